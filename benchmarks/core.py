@@ -1,0 +1,181 @@
+"""What the core costs: calls a second, server time per script call, memory per job.
+
+`python benchmarks/core.py [--jobs N]` starts its own servers and prints three tables. Server time is
+the server's own count (INFO commandstats), scripts pipelined by 100; the floor is an empty script
+sent with the same keys and arguments. Compare ratios: absolute times are those of the machine.
+"""
+
+import argparse
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from durableq import Queue, operations
+from durableq.delivery import Call, Delivery
+from durableq.embedded import find_program
+from durableq.operations import Operation, Plan
+from durableq.scripts import script
+
+PAYLOAD = "x" * 100
+
+
+@contextmanager
+def server(*options: str) -> Iterator[tuple[str, str]]:
+    """Run a server with an append-only file; yield its unix and its TCP URL."""
+    with tempfile.TemporaryDirectory() as folder:
+        socket, port = f"{folder}/s", 17379
+        words = ["--port", str(port), "--bind", "127.0.0.1", "--unixsocket", socket, "--save", ""]
+        words += ["--dir", folder, "--logfile", f"{folder}/log", *options]
+        process = subprocess.Popen([str(find_program()), *words])
+        try:
+            client = redis.Redis(unix_socket_path=socket)
+            while not Path(socket).exists() or not client.ping():
+                time.sleep(0.01)
+            yield f"unix://{socket}", f"redis://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def one_at_a_time(url: str, number: int) -> dict[str, float]:
+    """Return operations a second of each kind, one call after another."""
+    rates = {}
+    with Queue(redis=url) as queue:
+        ids = [f"job-{i:016d}" for i in range(number)]
+        jobs: list[Any] = []
+        steps: dict[str, Callable[[int], object]] = {
+            "enqueue": lambda i: queue.enqueue(ids[i], PAYLOAD),
+            "reserve": lambda i: jobs.append(queue.reserve()),
+            "retry": lambda i: queue.retry(jobs[i].id, 1),
+            "reserve again": lambda i: queue.reserve(),
+            "ack": lambda i: queue.ack(ids[i], 2),
+        }
+        for name, step in steps.items():
+            start = time.perf_counter()
+            for i in range(number):
+                step(i)
+            rates[name] = number / (time.perf_counter() - start)
+        queue.destroy()
+    return rates
+
+
+def empty_script(url: str, number: int) -> float:
+    """Return calls a second of an empty script with an enqueue's keys and arguments."""
+    with Queue(redis=url) as queue, redis.Redis.from_url(url) as client:
+        operation = operations.enqueue("job-0000000000000000", PAYLOAD)
+        words = list(_delivery(queue, operation).commands()[0])
+        words[1] = client.script_load("return 1")
+        start = time.perf_counter()
+        for _ in range(number):
+            client.execute_command(*words)
+        rate = number / (time.perf_counter() - start)
+        queue.destroy()
+    return rate
+
+
+def _delivery(queue: Queue[Any], operation: Operation) -> Delivery:
+    assert queue._codec is not None
+    plan = Plan([operation], queue._definition.keys, queue._codec)
+    return Delivery(queue.name, plan.calls, queue.client.lanes)
+
+
+def server_time(url: str, number: int) -> dict[str, float]:
+    """Return microseconds of the server per script call, sent 100 at a time."""
+    used: dict[str, float] = {}
+    client = redis.Redis.from_url(url)
+    with Queue(redis=url) as queue:
+        ids = [f"job-{i:016d}" for i in range(number)]
+        kinds: dict[str, Callable[[int], Operation]] = {
+            "empty": lambda i: operations.enqueue(ids[i], PAYLOAD),
+            "enqueue": lambda i: operations.enqueue(ids[i], PAYLOAD),
+            "enqueue refused": lambda i: operations.enqueue(ids[i], PAYLOAD),
+            "reserve": lambda i: operations.reserve(),
+            "retry": lambda i: operations.retry(ids[i], 1),
+            "reserve again": lambda i: operations.reserve(),
+            "ack": lambda i: operations.ack(ids[i], 2),
+            "enqueue more": lambda i: operations.enqueue(f"more-{i:015d}", PAYLOAD),
+            "cancel": lambda i: operations.cancel(f"more-{i:015d}"),
+        }
+        empty = client.script_load("return 1")
+        for name in ("enqueue", "reserve", "ack", "retry", "cancel"):
+            client.script_load(script(name).text)
+        for name, operation in kinds.items():
+            client.config_resetstat()
+            for start in range(0, number, 100):
+                pipe = client.pipeline(transaction=False)
+                deliveries = [_delivery(queue, operation(i)) for i in range(start, start + 100)]
+                for delivery in deliveries:
+                    words = list(delivery.commands()[0])
+                    if name == "empty":
+                        words[1] = empty
+                    pipe.execute_command(*words)
+                for delivery, reply in zip(deliveries, pipe.execute(), strict=True):
+                    delivery.received([reply])  # gives its lane back
+            stats: Any = client.info("commandstats")
+            used[name] = stats["cmdstat_evalsha"]["usec_per_call"]
+        queue.destroy()
+    return used
+
+
+def memory(url: str, number: int) -> tuple[float, float]:
+    """Return bytes per waiting job beyond its payload, and per retired 20-character id."""
+    client = redis.Redis.from_url(url)
+    used: Callable[[], int] = lambda: client.info("memory")["used_memory"]  # type: ignore[index]
+    with Queue(redis=url) as queue:
+        ids = [f"{i:020d}" for i in range(number)]
+        before = used()
+        for start in range(0, number, 10_000):
+            queue.execute([operations.enqueue(id, PAYLOAD) for id in ids[start : start + 10_000]])
+        waiting = (used() - before) / number - len(PAYLOAD)
+        for start in range(0, number, 10_000):
+            jobs = queue.execute([operations.reserve()] * len(ids[start : start + 10_000]))
+            queue.execute([operations.ack(job.job.id, 1) for job in jobs if job.job])
+        retired = (used() - before) / number
+        queue.destroy()
+    return waiting, retired
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--jobs", type=int, default=1_000_000, help="jobs in the memory table")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--policies", nargs="*", default=["everysec", "always"])
+    given = parser.parse_args()
+
+    print("operations a second, one at a time, median of rounds")
+    for policy in given.policies:
+        with server("--appendonly", "yes", "--appendfsync", policy) as urls:
+            for kind, url in zip(("unix socket", "TCP"), urls, strict=True):
+                number = 5_000 if policy == "everysec" else 1_000
+                rounds = [one_at_a_time(url, number) for _ in range(given.rounds)]
+                floor = statistics.median(empty_script(url, number) for _ in range(given.rounds))
+                row = {k: statistics.median(r[k] for r in rounds) for k in rounds[0]}
+                cells = "  ".join(f"{name} {rate:,.0f}" for name, rate in row.items())
+                print(
+                    f"  {policy:9s}{kind:12s} {cells}  | empty script, plain redis-py {floor:,.0f}"
+                )
+
+    print("\nserver microseconds per script call, pipelined by 100 (median of rounds)")
+    with server("--appendonly", "yes") as (url, _):
+        runs = [server_time(url, 20_000) for _ in range(given.rounds)]
+        floor = statistics.median(run["empty"] for run in runs)
+        for name in runs[0]:
+            value = statistics.median(run[name] for run in runs)
+            print(f"  {name:16s} {value:6.2f}   above empty {value - floor:6.2f}")
+
+    print(f"\nbytes at {given.jobs:,} jobs")
+    with server() as (url, _):
+        waiting, retired = memory(url, given.jobs)
+        print(f"  per waiting job beyond its payload {waiting:.0f}, per retired id {retired:.0f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""durableq: a durable job queue on Redis or Valkey with exact semantics.
+
+The public names, and nothing else. `operations` has what `Queue.execute` runs.
+"""
+
+from durableq import operations
+from durableq.async_queue import AsyncQueue
+from durableq.codecs import BYTES, JSON, TEXT, Codec
+from durableq.errors import (
+    DecodeError,
+    DurableQueueError,
+    EmbeddedServerError,
+    InvalidArgument,
+    InvalidName,
+    InvalidPayload,
+    OutcomeUnknown,
+    QueueCorrupt,
+    QueueNotFound,
+    RequestRefused,
+    ServerError,
+    ServerRefused,
+    ServerUnavailable,
+    SettingsMismatch,
+    UnsupportedFormat,
+)
+from durableq.models import Job, Occupancy, Outcome, Reason, Settings
+from durableq.names import new_id
+from durableq.queue import Queue, queues
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BYTES",
+    "JSON",
+    "TEXT",
+    "AsyncQueue",
+    "Codec",
+    "DecodeError",
+    "DurableQueueError",
+    "EmbeddedServerError",
+    "InvalidArgument",
+    "InvalidName",
+    "InvalidPayload",
+    "Job",
+    "Occupancy",
+    "OutcomeUnknown",
+    "Outcome",
+    "Queue",
+    "QueueCorrupt",
+    "QueueNotFound",
+    "Reason",
+    "RequestRefused",
+    "ServerError",
+    "ServerRefused",
+    "ServerUnavailable",
+    "Settings",
+    "SettingsMismatch",
+    "UnsupportedFormat",
+    "__version__",
+    "new_id",
+    "operations",
+    "queues",
+]

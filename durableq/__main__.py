@@ -1,0 +1,6 @@
+"""`python -m durableq` is the command `durableq`."""
+
+from durableq.cli import main
+
+if __name__ == "__main__":
+    main()

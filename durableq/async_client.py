@@ -1,0 +1,107 @@
+"""AsyncClient: client.py for asyncio. What it says there holds here."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from redis.exceptions import RedisError, ResponseError
+
+from durableq.connect import Endpoint, endpoint
+from durableq.delivery import Call, Delivery, Lanes
+
+MAX_CONNECTIONS = 64
+"""The most connections at a time; further calls wait for one."""
+
+
+class AsyncClient:
+    """Connections to one server, for any number of tasks of one event loop at a time.
+
+    `given` is what a queue takes as `redis=`. May be given to several queues as their `redis=`.
+    """
+
+    def __init__(self, given: object = None) -> None:
+        self._endpoint: Endpoint = endpoint(given, asynchronous=True)
+        self.lanes = Lanes()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._idle: list[Any] = []
+        self._room = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._reached = False
+        self._closed = False
+
+    async def run(self, queue: str, calls: Sequence[Call]) -> list[Any]:
+        """Run calls that need no request token of the user's; return their replies."""
+        delivery = Delivery(queue, calls, self.lanes)
+        await self.deliver(delivery)
+        return delivery.replies
+
+    async def deliver(self, delivery: Delivery) -> None:
+        """Run the calls of `delivery` until all are answered, or raise why not."""
+        self._enter_loop()
+        while not delivery.done:
+            sent = False
+            async with self._room:
+                try:
+                    connection = await self._connection()
+                    self._reached = True
+                    sent = True
+                    replies = await _exchange(connection, delivery.commands())
+                except (RedisError, OSError) as error:
+                    pause = delivery.trouble(error, sent=sent, patient=self._reached)
+                else:
+                    self._idle.append(connection)
+                    pause = delivery.received(replies)
+            if pause:
+                await asyncio.sleep(pause)
+
+    def _enter_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            # Connections belong to the loop that made them; those of another, ended one are left.
+            for connection in self._idle:
+                connection._reader = connection._writer = None
+            self._idle, self._loop = [], loop
+            self._room = asyncio.Semaphore(MAX_CONNECTIONS)
+
+    async def _connection(self) -> Any:
+        if self._closed:
+            raise RuntimeError("this queue was closed")
+        try:
+            return self._idle.pop()
+        except IndexError:
+            if self._endpoint.ready is not None:
+                await asyncio.to_thread(self._endpoint.ready)
+            connection = self._endpoint.connection()
+            await connection.connect()
+            return connection
+
+    async def close(self) -> None:
+        """Close the connections. Safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self._enter_loop()
+        while self._idle:
+            await self._idle.pop().disconnect()
+        if self._endpoint.leave is not None:
+            await asyncio.to_thread(self._endpoint.leave)
+
+
+async def _exchange(connection: Any, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Send `commands` and return the replies to all of them, error replies as values."""
+    try:
+        if len(commands) == 1:
+            await connection.send_command(*commands[0], check_health=False)
+        else:
+            packed = connection.pack_commands(commands)
+            await connection.send_packed_command(packed, check_health=False)
+        replies: list[Any] = []
+        for _ in commands:
+            try:
+                replies.append(await connection.read_response(disable_decoding=True))
+            except ResponseError as error:
+                replies.append(error)
+        return replies
+    except BaseException:
+        # Whatever it was, a reply may be left unread: nobody else may have this connection.
+        await connection.disconnect(nowait=True)
+        raise

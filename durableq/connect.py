@@ -1,0 +1,131 @@
+"""Connect: from what the user gives (a client, a URL, or nothing) to how we connect ourselves.
+
+The user's client is never used: its connection settings are copied, so that nothing but durableq
+decides whether a request is sent again. The clients in client.py and async_client.py keep the
+connections; the embedded server is in embedded.py.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+import redis.asyncio
+from redis.backoff import NoBackoff
+
+from durableq import policy
+from durableq.embedded import Embedded
+from durableq.errors import InvalidArgument
+
+# What a copied client must not bring along: resending, decoding, caching, and the upkeep of
+# redis-py's own pools. Payloads are bytes here; the codec decides what they become.
+_OURS = (
+    "retry",
+    "retry_on_error",
+    "retry_on_timeout",
+    "decode_responses",
+    "encoding",
+    "encoding_errors",
+    "health_check_interval",
+    "cache",
+    "cache_config",
+    "event_dispatcher",
+    "himport_registry",
+    "maint_notifications_config",
+    "maint_notifications_pool_handler",
+    "orig_host_address",
+    "orig_socket_timeout",
+    "orig_socket_connect_timeout",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """How to make a connection: redis-py's class for it, and its arguments.
+
+    `ready`, where there is one, sees to it that the server runs. `source` is what the arguments
+    were copied from, kept alive since they may refer to it.
+    """
+
+    connection_class: Any
+    arguments: dict[str, Any]
+    ready: Callable[[], None] | None = None
+    leave: Callable[[], None] | None = None
+    source: object = None
+
+    def connection(self) -> Any:
+        """Return a new connection of redis-py, not connected yet."""
+        return self.connection_class(**self.arguments)
+
+
+def endpoint(given: object, *, asynchronous: bool) -> Endpoint:
+    """Return the endpoint for the `redis=` of a queue.
+
+    A redis-py client of the right kind, a URL (redis://, rediss:// or unix://), or None: then the
+    URL in the environment's DURABLEQ_URL, else the embedded server.
+    """
+    if given is None:
+        given = os.environ.get("DURABLEQ_URL") or None
+    if given is None:
+        return _embedded(asynchronous)
+    if isinstance(given, str):
+        return _copied(_pool(given, asynchronous), asynchronous, None)
+    wanted = redis.asyncio.Redis if asynchronous else redis.Redis
+    if not isinstance(given, wanted):
+        kind = f"{type(given).__module__}.{type(given).__qualname__}"
+        raise TypeError(
+            f"redis= takes a {wanted.__module__.removesuffix('.client')}.Redis client, a URL or "
+            f"nothing, not a {kind}"
+        )
+    return _copied(given.connection_pool, asynchronous, given)
+
+
+def _pool(url: str, asynchronous: bool) -> Any:
+    kind: Any = redis.asyncio.ConnectionPool if asynchronous else redis.ConnectionPool
+    try:
+        scheme = urlsplit(url).scheme
+        if scheme not in ("redis", "rediss", "unix"):
+            raise ValueError(f"its scheme is {scheme!r}")
+        return kind.from_url(url)
+    except ValueError as error:
+        # Not the URL itself, which may hold a password.
+        raise InvalidArgument(
+            f"the server's URL cannot be used ({error}): write redis://HOST:PORT/DB, "
+            "rediss://... or unix://PATH"
+        ) from None
+
+
+def _copied(pool: Any, asynchronous: bool, source: object) -> Endpoint:
+    arguments = {k: v for k, v in pool.connection_kwargs.items() if k not in _OURS}
+    for limit in ("socket_timeout", "socket_connect_timeout"):
+        # Without a limit a frozen server would hold its callers for ever.
+        if arguments.get(limit) is None:
+            arguments[limit] = policy.READ_TIMEOUT
+    arguments["retry"] = _no_retry(asynchronous)
+    return Endpoint(pool.connection_class, arguments, source=source)
+
+
+def _no_retry(asynchronous: bool) -> Any:
+    if asynchronous:
+        from redis.asyncio.retry import Retry as AsyncRetry
+
+        return AsyncRetry(NoBackoff(), 0)
+    from redis.retry import Retry
+
+    return Retry(NoBackoff(), 0)
+
+
+def _embedded(asynchronous: bool) -> Endpoint:
+    server = Embedded.of_environment()
+    server.join()
+    kind = redis.asyncio.UnixDomainSocketConnection if asynchronous else None
+    arguments = {
+        "path": str(server.socket),
+        "socket_timeout": policy.READ_TIMEOUT,
+        "socket_connect_timeout": policy.READ_TIMEOUT,
+        "client_name": server.client_name,
+        "retry": _no_retry(asynchronous),
+    }
+    return Endpoint(kind or redis.UnixDomainSocketConnection, arguments, server.ready, server.leave)

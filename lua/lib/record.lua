@@ -1,0 +1,28 @@
+-- record: the text of a job in the JOBS hash, format 1
+-- include: keys
+--
+-- '1', the state (w waiting, d delayed, f in flight), then, each after a space: attempt, spent,
+-- deaths, limit ('' for none), priority, sequence, enqueued (ms), changed (ms after enqueued), claim
+-- token ('' unless in flight), worker (the rest). Numbers stay text: they are compared and copied.
+local function read(text)
+  local job = {}
+  job.state, job.attempt, job.spent, job.deaths, job.limit, job.priority, job.sequence,
+    job.enqueued, job.changed, job.token, job.worker = string.match(
+    text, '^1([wdf]) (%d+) (%d+) (%d+) (%d*) (%-?%d+) (%d+) (%d+) (%-?%d+) (%S*) (.*)$')
+  return job.state and job
+end
+
+local function write(job)
+  return '1' .. job.state .. ' ' .. job.attempt .. ' ' .. job.spent .. ' ' .. job.deaths .. ' '
+    .. job.limit .. ' ' .. job.priority .. ' ' .. job.sequence .. ' ' .. job.enqueued .. ' '
+    .. job.changed .. ' ' .. job.token .. ' ' .. job.worker
+end
+
+-- fresh(sequence, time): the record of a new waiting job
+local function fresh(sequence, time)
+  return '1w 0 0 0  0 ' .. sequence .. ' ' .. time .. ' 0  '
+end
+
+local function plus(text, n)
+  return string.format('%.0f', text + n)
+end

@@ -1,0 +1,79 @@
+-- request: what every script that changes something begins and ends with
+-- include: keys clock
+--
+-- ARGV opens with a header: the request token as lane and number, what the call comes after, a
+-- fingerprint of its arguments, and the number of its items. The receipt of a lane holds its last
+-- call that changed something: 'number time fingerprint answer'. A call that finds its own number
+-- there has run before: it changes nothing and answers as it did. `AFTER` is '' for a lone call, '-'
+-- for the first of several sent together, else the lane and number of the one before it, which must
+-- have run; those leave a receipt even when refused, or a resend could answer out of order.
+local LANE, NUMBER, AFTER, FINGERPRINT, COUNT = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local FIRST = 6 -- of the items
+
+local function receipt_of(lane)
+  local receipt = call('HGET', RECEIPTS, lane)
+  if receipt then
+    return tonumber(string.match(receipt, '^%d+')), receipt
+  end
+end
+
+-- begin(field) -> error reply, answer of the first run, META's field
+local function begin(field)
+  local meta = call('HMGET', META, 'format', field)
+  if meta[1] ~= '1' then
+    return redis.error_reply(meta[1] and 'NEWFORMAT ' .. meta[1] or 'NOQUEUE')
+  end
+  local number, receipt = receipt_of(LANE)
+  if number == tonumber(NUMBER) then
+    local fingerprint, answer = string.match(receipt, '^%d+ %d+ (%S+) (.*)$')
+    if fingerprint ~= FINGERPRINT then
+      return redis.error_reply('REUSED this request token belongs to a different call')
+    end
+    return nil, answer, meta[2]
+  elseif number and number > tonumber(NUMBER) then
+    return redis.error_reply('SUPERSEDED a later request has used this lane')
+  elseif AFTER ~= '' and AFTER ~= '-' then
+    local lane, before = string.match(AFTER, '^(%S+) (%d+)$')
+    if receipt_of(lane) ~= tonumber(before) then
+      return redis.error_reply('OUTOFORDER the request before this one has not run')
+    end
+  end
+  return nil, nil, meta[2]
+end
+
+-- split(answer): the items of a receipt's answer, as a plain reply
+local function split(answer)
+  local items = {}
+  for item in string.gmatch(answer, '[^,]+') do
+    items[#items + 1] = item
+  end
+  return items
+end
+
+-- finish(answer, time): leaves the receipt, a script's last write. A lane that is new pays for a
+-- look at three others, and those unused for an hour go.
+local function finish(answer, time)
+  local receipt = NUMBER .. ' ' .. time .. ' ' .. FINGERPRINT .. ' ' .. table.concat(answer, ',')
+  if call('HSET', RECEIPTS, LANE, receipt) == 1 then
+    local sample = call('HRANDFIELD', RECEIPTS, 3, 'WITHVALUES')
+    for i = 1, #sample, 2 do
+      local used = tonumber(string.match(sample[i + 1], '^%d+ (%d+)'))
+      if used and used < time - 3600000 then
+        call('HDEL', RECEIPTS, sample[i])
+      end
+    end
+  end
+  return answer
+end
+
+-- refuse(answer, probe): ends a script that changes nothing. The probe is a write without effect of
+-- the kind that the script would have begun with ('grow' or 'free'): a server that takes none, such
+-- as a replica or a full one, answers with an error and not with what it believes.
+local function refuse(answer, probe)
+  if probe == 'grow' then
+    call('HSETNX', META, 'format', '1')
+  else
+    call('HDEL', META, '')
+  end
+  return AFTER == '' and answer or finish(answer, now())
+end

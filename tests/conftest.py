@@ -1,0 +1,99 @@
+"""The fixtures: one contract, run on every kind of server and for both kinds of queue."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from support import Backend, Lab, redis_server, running, stop
+
+from durableq.embedded import Embedded
+
+settings.register_profile(
+    "durableq",
+    deadline=None,  # a shared machine's pauses are no failures
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("durableq")
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch, short_folder: Path) -> None:
+    """No test touches the user's server, or a server that the environment names."""
+    monkeypatch.delenv("DURABLEQ_URL", raising=False)
+    monkeypatch.delenv("DURABLEQ_EMBEDDED", raising=False)
+    monkeypatch.setenv("DURABLEQ_HOME", str(short_folder / "home"))
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder whose path leaves room for a socket's name (pytest's own may not)."""
+    folder = Path(tempfile.mkdtemp(prefix="dq-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def embedded_server() -> Iterator[Embedded]:
+    """The embedded server itself, as users get it, in a folder of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="dq-"))
+    server = Embedded(folder)
+    server.ready()
+    yield server
+    stop(server)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def embedded(embedded_server: Embedded) -> Backend:
+    return Backend("embedded", f"unix://{embedded_server.socket}")
+
+
+@pytest.fixture(scope="session")
+def redis7() -> Iterator[Backend]:
+    """The distribution's Redis; CI demands it, a desk may do without."""
+    program = redis_server()
+    if program is None:
+        if os.environ.get("DURABLEQ_TEST_REDIS") == "required":
+            pytest.fail("there is no redis-server on PATH, and DURABLEQ_TEST_REDIS=required")
+        pytest.skip("there is no redis-server on PATH")
+    folder = Path(tempfile.mkdtemp(prefix="dq-"))
+    with running(program, folder) as url:
+        yield Backend("redis", url)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def fake() -> Backend:
+    return Backend("fake")
+
+
+@pytest.fixture(params=["embedded", "redis7", "fake"])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Each kind of server in turn."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=["embedded", "redis7"])
+def real(request: pytest.FixtureRequest) -> Backend:
+    """Each kind of real server in turn."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=["sync", "async"])
+def lab(request: pytest.FixtureRequest, backend: Backend) -> Iterator[Lab]:
+    """A maker of queues: both kinds on every server."""
+    lab = Lab(backend, request.param == "async")
+    yield lab
+    lab.end()
+
+
+@pytest.fixture(params=["sync", "async"])
+def real_lab(request: pytest.FixtureRequest, real: Backend) -> Iterator[Lab]:
+    """A maker of queues: both kinds on every real server."""
+    lab = Lab(real, request.param == "async")
+    yield lab
+    lab.end()

@@ -1,0 +1,164 @@
+"""What the tests share: servers to run on, and one way to drive both kinds of queue."""
+
+import asyncio
+import inspect
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import fakeredis
+import redis
+
+from durableq import AsyncQueue, Queue
+from durableq.embedded import Embedded
+from durableq.keys import PARTS
+
+
+class Backend:
+    """A server: how to make clients for it, and a raw look at its keys."""
+
+    def __init__(self, name: str, url: str | None = None) -> None:
+        self.name, self.url = name, url
+        self.fake = fakeredis.FakeServer() if url is None else None
+
+    def client(self, **options: Any) -> redis.Redis:
+        if self.fake:
+            return fakeredis.FakeRedis(server=self.fake, **options)
+        return redis.Redis.from_url(self.url, **options)
+
+    def async_client(self, **options: Any) -> redis.asyncio.Redis:
+        if self.fake:
+            return fakeredis.FakeAsyncRedis(server=self.fake, **options)
+        return redis.asyncio.Redis.from_url(self.url, **options)
+
+
+class Blocking:
+    """An AsyncQueue, driven like a Queue: every test is written once, as plain code."""
+
+    def __init__(self, queue: AsyncQueue, loop: asyncio.AbstractEventLoop) -> None:
+        self.queue, self.loop = queue, loop
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.queue, name)
+        if not inspect.iscoroutinefunction(found):
+            return found
+        return lambda *args, **kwargs: self.loop.run_until_complete(found(*args, **kwargs))
+
+
+AnyQueue = Queue | Blocking
+Make = Callable[..., Any]
+
+
+class Lab:
+    """Makes queues of one kind on one backend, and ends them."""
+
+    def __init__(self, backend: Backend, asynchronous: bool) -> None:
+        self.backend, self.asynchronous = backend, asynchronous
+        self.raw = backend.client()
+        self._loop = asyncio.new_event_loop()
+        self._made: list[Any] = []
+        self._clients: list[Any] = []
+
+    def client(self, **options: Any) -> Any:
+        """A user's client, as given to `redis=`."""
+        if not self.asynchronous:
+            client: Any = self.backend.client(**options)
+        else:
+            client = self.backend.async_client(**options)
+        self._clients.append(client)
+        return client
+
+    def queue(self, name: str | None = None, **settings: Any) -> Any:
+        settings.setdefault("redis", self.client())
+        if not self.asynchronous:
+            queue: Any = Queue(name, **settings)
+        else:
+            queue = Blocking(AsyncQueue(name, **settings), self._loop)
+        self._made.append(queue)
+        if self.asynchronous:
+            queue.settings()  # opens it, as the constructor of a Queue does
+        return queue
+
+    def key(self, queue: Any, part: str) -> bytes:
+        return queue._definition.keys[PARTS.index(part)]
+
+    def dump(self, queue: Any) -> dict[str, Any]:
+        return dump(self.raw, queue._definition.keys)
+
+    def end(self) -> None:
+        for queue in self._made:
+            if queue._codec is not None:
+                queue.destroy()
+            queue.close()
+        for client in self._clients:
+            if self.asynchronous:
+                self._loop.run_until_complete(client.aclose())
+            else:
+                client.close()
+        self.raw.close()
+        self._loop.close()
+
+
+def dump(raw: redis.Redis, keys: tuple[bytes, ...]) -> dict[str, Any]:
+    """The contents of every existing part of a queue, whatever its type."""
+    readers: dict[bytes, Callable[[bytes], Any]] = {
+        b"string": raw.get,
+        b"hash": raw.hgetall,
+        b"list": lambda key: raw.lrange(key, 0, -1),
+        b"set": raw.smembers,
+        b"zset": lambda key: raw.zrange(key, 0, -1, withscores=True),
+    }
+    kinds = [(part, key, raw.type(key)) for part, key in zip(PARTS, keys, strict=True)]
+    return {part: readers[kind](key) for part, key, kind in kinds if kind != b"none"}
+
+
+@contextmanager
+def running(program: str, folder: Path, *options: str, port: int = 0) -> Iterator[str]:
+    """Run a server program of any kind on a unix socket in `folder`; yield its URL."""
+    socket = folder / "s"
+    words = ["--port", str(port), "--bind", "127.0.0.1", "--unixsocket", str(socket)]
+    words += ["--dir", str(folder), "--save", "", "--logfile", str(folder / "log"), *options]
+    process = subprocess.Popen([program, *words])
+    try:
+        await_answer(f"unix://{socket}")
+        yield f"unix://{socket}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def await_answer(url: str) -> None:
+    def answers() -> bool:
+        try:
+            with redis.Redis.from_url(url) as client:
+                return bool(client.ping())
+        except redis.ConnectionError:
+            return False
+
+    await_true(answers)
+
+
+def await_true(condition: Callable[[], Any], seconds: float = 20) -> None:
+    """Poll until the condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not become true"
+        time.sleep(0.005)
+
+
+def redis_server() -> str | None:
+    return shutil.which("redis-server")
+
+
+def stop(server: Embedded) -> None:
+    """End an embedded server, whoever uses it."""
+    if server.socket.exists():
+        with redis.Redis(unix_socket_path=str(server.socket)) as admin:
+            try:
+                admin.shutdown(nosave=True)
+            except redis.ConnectionError:
+                pass
