@@ -1,8 +1,8 @@
 """What the core costs: calls a second, server time per script call, memory per job.
 
-`python benchmarks/core.py [--jobs N]` starts its own servers and prints three tables. Server time is
-the server's own count (INFO commandstats), scripts pipelined by 100; the floor is an empty script
-sent with the same keys and arguments. Compare ratios: absolute times are those of the machine.
+`python benchmarks/core.py [--jobs N]` starts its own servers and prints three tables. Server time
+is the server's own count (INFO commandstats), scripts pipelined by 100; the floor is an empty
+script sent with the same keys and arguments. Compare ratios: absolute times are the machine's.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from typing import Any
 import redis
 
 from durableq import Queue, operations
-from durableq.delivery import Call, Delivery
+from durableq.delivery import Delivery
 from durableq.embedded import find_program
 from durableq.operations import Operation, Plan
 from durableq.scripts import script
@@ -127,7 +127,11 @@ def server_time(url: str, number: int) -> dict[str, float]:
 def memory(url: str, number: int) -> tuple[float, float]:
     """Return bytes per waiting job beyond its payload, and per retired 20-character id."""
     client = redis.Redis.from_url(url)
-    used: Callable[[], int] = lambda: client.info("memory")["used_memory"]  # type: ignore[index]
+
+    def used() -> int:
+        info: Any = client.info("memory")
+        return int(info["used_memory"])
+
     with Queue(redis=url) as queue:
         ids = [f"{i:020d}" for i in range(number)]
         before = used()

@@ -1,6 +1,7 @@
 """AsyncClient: client.py for asyncio. What it says there holds here."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,7 +37,7 @@ class AsyncClient:
 
     async def deliver(self, delivery: Delivery) -> None:
         """Run the calls of `delivery` until all are answered, or raise why not."""
-        self._enter_loop()
+        loop = await self._enter_loop()
         while not delivery.done:
             sent = False
             async with self._room:
@@ -48,19 +49,24 @@ class AsyncClient:
                 except (RedisError, OSError) as error:
                     pause = delivery.trouble(error, sent=sent, patient=self._reached)
                 else:
-                    self._idle.append(connection)
+                    if self._loop is loop:
+                        self._idle.append(connection)
+                    else:
+                        await connection.disconnect(nowait=True)
                     pause = delivery.received(replies)
             if pause:
                 await asyncio.sleep(pause)
 
-    def _enter_loop(self) -> None:
+    async def _enter_loop(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            # Connections belong to the loop that made them; those of another, ended one are left.
-            for connection in self._idle:
-                connection._reader = connection._writer = None
-            self._idle, self._loop = [], loop
+            # Connections belong to the loop that made them: those of another one are dropped.
+            idle, self._idle, self._loop = self._idle, [], loop
             self._room = asyncio.Semaphore(MAX_CONNECTIONS)
+            for connection in idle:
+                with contextlib.suppress(RuntimeError):  # that loop is closed
+                    await connection.disconnect(nowait=True)
+        return loop
 
     async def _connection(self) -> Any:
         if self._closed:
@@ -79,7 +85,7 @@ class AsyncClient:
         if self._closed:
             return
         self._closed = True
-        self._enter_loop()
+        await self._enter_loop()
         while self._idle:
             await self._idle.pop().disconnect()
         if self._endpoint.leave is not None:
@@ -100,8 +106,8 @@ async def _exchange(connection: Any, commands: Sequence[tuple[Any, ...]]) -> lis
                 replies.append(await connection.read_response(disable_decoding=True))
             except ResponseError as error:
                 replies.append(error)
-        return replies
     except BaseException:
         # Whatever it was, a reply may be left unread: nobody else may have this connection.
         await connection.disconnect(nowait=True)
         raise
+    return replies

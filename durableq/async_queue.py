@@ -180,10 +180,12 @@ class AsyncQueue(Generic[T]):
 
         A capacity below the number of active jobs only refuses new ones.
         """
+        await self._open()
         await self.client.run(self.name, [self._definition.configuring(capacity)])
 
     async def settings(self) -> Settings:
         """Return the stored settings."""
+        await self._open()
         return self._definition.stored(
             (await self.client.run(self.name, self._definition.looking()))[0]
         )
@@ -206,15 +208,15 @@ class AsyncQueue(Generic[T]):
         if not self._shared:
             await self.client.close()
 
-    async def _open(self) -> None:
+    async def _open(self) -> Codec[Any]:
         if self._codec is None:
             replies = await self.client.run(self.name, self._definition.opening())
             self._codec = self._definition.opened(replies[-1])
+        return self._codec
 
     async def _run(self, batch: list[Operation], request: str | None) -> list[Outcome[Any]]:
-        if self._codec is None:
-            await self._open()
-        plan = Plan(batch, self._definition.keys, self._codec)
+        codec = await self._open()
+        plan = Plan(batch, self._definition.keys, codec)
         delivery = Delivery(self.name, plan.calls, self.client.lanes, request)
         try:
             await self.client.deliver(delivery)

@@ -92,8 +92,8 @@ def _exchange(connection: Any, commands: Sequence[tuple[Any, ...]]) -> list[Any]
                 replies.append(connection.read_response(disable_decoding=True))
             except ResponseError as error:
                 replies.append(error)
-        return replies
     except BaseException:
         # Whatever it was, a reply may be left unread: nobody else may have this connection.
         connection.disconnect()
         raise
+    return replies

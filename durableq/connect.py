@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 
 import redis
 import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from durableq import policy
 from durableq.embedded import Embedded
@@ -108,13 +110,7 @@ def _copied(pool: Any, asynchronous: bool, source: object) -> Endpoint:
 
 
 def _no_retry(asynchronous: bool) -> Any:
-    if asynchronous:
-        from redis.asyncio.retry import Retry as AsyncRetry
-
-        return AsyncRetry(NoBackoff(), 0)
-    from redis.retry import Retry
-
-    return Retry(NoBackoff(), 0)
+    return AsyncRetry(NoBackoff(), 0) if asynchronous else Retry(NoBackoff(), 0)
 
 
 def _embedded(asynchronous: bool) -> Endpoint:

@@ -32,7 +32,8 @@ def check_capacity(capacity: object) -> int | None:
     if isinstance(capacity, bool) or not isinstance(capacity, int):
         raise TypeError(f"a capacity is an int or None, not {type(capacity).__name__}")
     if not 0 <= capacity <= MAX_CAPACITY:
-        raise InvalidArgument(f"capacity {capacity} is not allowed: use 0 to 2**53, or None")
+        shown = capacity if capacity.bit_length() < 100 else f"of {capacity.bit_length()} bits"
+        raise InvalidArgument(f"capacity {shown} is not allowed: use 0 to 2**53, or None")
     return capacity
 
 

@@ -117,11 +117,13 @@ class Call:
         """Return the words to send."""
         if self.script is None:
             return self.args
+        words: tuple[bytes | str | int, ...]
         words = ("EVALSHA", self.script.digest, len(self.keys), *self.keys)
         if self.lane is None:
             return (*words, *self.args)
         mark = zlib.crc32(b"\0".join(a for a in self.args if isinstance(a, bytes)))
         mark = zlib.crc32(self.script.name.encode(), mark)
+        header: tuple[bytes | str | int, ...]
         header = (self.lane.name, self.lane.number, self.after, f"{mark:x}", self.count)
         return (*words, *header, *self.args)
 
@@ -167,13 +169,12 @@ class Delivery:
                 else:
                     call.lane = self._lanes.take()
                     self._used.append(call.lane)
-        chained = [call for call in self._window if call.lane]
-        if len(chained) > 1:
+        lanes = [(call, call.lane) for call in self._window if call.lane]
+        if len(lanes) > 1:
             previous = "-"
-            for call in chained:
-                assert call.lane is not None
+            for call, lane in lanes:
                 call.after = previous
-                previous = f"{call.lane.name} {call.lane.number}"
+                previous = f"{lane.name} {lane.number}"
 
     def commands(self) -> list[tuple[bytes | str | int, ...]]:
         """Return the commands to send now."""
@@ -201,7 +202,7 @@ class Delivery:
         return 0.0
 
     def _refused(self, error: Exception) -> float:
-        """The first call of the window has not run, nor those chained to it."""
+        """Take in that the first call of the window has not run, nor those chained to it."""
         code = code_of(error)
         if code == "NOSCRIPT":
             # A restarted or failed-over server has lost them all.
@@ -214,7 +215,7 @@ class Delivery:
             return 0.0
         if code in TRANSIENT:
             return self._again(error)
-        self._give_up(translated(error, self._queue), error)
+        return self._give_up(translated(error, self._queue), error)
 
     def trouble(self, error: Exception, *, sent: bool, patient: bool) -> float:
         """Take in an error of the connection; return the seconds to wait before sending again.

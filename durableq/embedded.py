@@ -244,7 +244,9 @@ def find_program() -> Path:
             "set DURABLEQ_URL to a running server"
         )
     try:
-        told = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=10)
+        told = subprocess.run(
+            [found, "--version"], capture_output=True, text=True, timeout=10, check=False
+        )
         version = re.search(r"v=(\d+)\.(\d+)", told.stdout)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EmbeddedServerError(f"the server program {found} does not run: {error}") from error

@@ -6,7 +6,7 @@ a list of them into as few script calls as keep their order: consecutive ones of
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from durableq.codecs import Codec
 from durableq.delivery import Call, Delivery
@@ -29,7 +29,15 @@ MAX_BATCH_BYTES = 4 * MAX_PAYLOAD
 _MAX_ATTEMPT = 2**53
 _DONE: Outcome[Any] = Outcome(Reason.DONE)
 
-_Reader: TypeAlias = Callable[[Any, int, str, Codec[Any]], list[Outcome[Any]]]
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A script's reply to `count` items, with the request token and codec it belongs to."""
+
+    value: Any
+    count: int
+    request: str
+    codec: Codec[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,7 @@ class Operation:
     """One operation, not yet run: made by the functions of this module, run by `execute`."""
 
     kind: str
-    read: _Reader
+    read: Callable[[Reply], list[Outcome[Any]]]
     args: tuple[bytes, ...] = ()
     payload: Any = UNSET
     """What the queue's codec is to encode as one more argument."""
@@ -58,7 +66,7 @@ class Plan:
         self, operations: Sequence[Operation], keys: tuple[bytes, ...], codec: Codec[Any]
     ) -> None:
         self.calls: list[Call] = []
-        self._readers: list[_Reader] = []
+        self._readers: list[Callable[[Reply], list[Outcome[Any]]]] = []
         self._codec = codec
         for operation, args, items in _batches(operations, codec):
             self._readers.append(operation.read)
@@ -69,10 +77,10 @@ class Plan:
     def outcomes(self, delivery: Delivery) -> list[Outcome[Any]]:
         """Return an outcome for each operation answered so far."""
         outcomes: list[Outcome[Any]] = []
-        for call, read, reply, request in zip(
+        for call, read, value, request in zip(
             self.calls, self._readers, delivery.replies, delivery.requests, strict=False
         ):
-            outcomes += read(reply, call.count, request, self._codec)
+            outcomes += read(Reply(value, call.count, request, self._codec))
         return outcomes
 
 
@@ -146,14 +154,15 @@ def _encode(id: bytes, payload: Any, codec: Codec[Any]) -> bytes:
         data = codec.encode(payload)
     except (ValueError, RecursionError) as error:
         raise InvalidPayload(
-            f"the payload of job {id.decode()!r} cannot be encoded by the codec {codec.name!r}: {error}"
+            f"the payload of job {id.decode()!r} cannot be encoded by the codec "
+            f"{codec.name!r}: {error}"
         ) from error
     if not isinstance(data, bytes):
         raise TypeError(f"the codec {codec.name!r} made {type(data).__name__}, not bytes")
     if len(data) > MAX_PAYLOAD:
         raise InvalidPayload(
-            f"the payload of job {id.decode()!r} has {len(data)} bytes, and the limit is {MAX_PAYLOAD}: "
-            "store it elsewhere and enqueue where it is"
+            f"the payload of job {id.decode()!r} has {len(data)} bytes, and the limit is "
+            f"{MAX_PAYLOAD}: store it elsewhere and enqueue where it is"
         )
     return data
 
@@ -161,9 +170,9 @@ def _encode(id: bytes, payload: Any, codec: Codec[Any]) -> bytes:
 # Replies
 
 
-def _read_words(reply: Any, count: int, request: str, codec: Codec[Any]) -> list[Outcome[Any]]:
+def _read_words(reply: Reply) -> list[Outcome[Any]]:
     """Read a reply of one text per item: a reason and what belongs to it."""
-    return [_DONE if words == b"ok" else _refusal(words.decode()) for words in reply]
+    return [_DONE if words == b"ok" else _refusal(words.decode()) for words in reply.value]
 
 
 def _refusal(words: str) -> Outcome[Any]:
@@ -181,20 +190,21 @@ def _refusal(words: str) -> Outcome[Any]:
     raise QueueCorrupt(f"a script answered {words!r}")
 
 
-def _read_jobs(reply: Any, count: int, request: str, codec: Codec[Any]) -> list[Outcome[Any]]:
+def _read_jobs(reply: Reply) -> list[Outcome[Any]]:
     """Read the reply of lua/reserve.lua: as many jobs as there were, for `count` reserves."""
+    value, codec = reply.value, reply.codec
     outcomes: list[Outcome[Any]] = []
-    for at in range(4, 4 + 3 * int(reply[0]), 3):
-        id, attempt, data = reply[at].decode(), int(reply[at + 1]), reply[at + 2]
+    for at in range(4, 4 + 3 * int(value[0]), 3):
+        id, attempt, data = value[at].decode(), int(value[at + 1]), value[at + 2]
         try:
-            job = Job(id, codec.decode(data), attempt, request)
+            job = Job(id, codec.decode(data), attempt, reply.request)
         except Exception as error:
-            broken = DecodeError(id, attempt, request, data, codec.name)
+            broken = DecodeError(id, attempt, reply.request, data, codec.name)
             broken.__cause__ = error
             outcomes.append(Outcome(Reason.DONE, attempt=attempt, error=broken))
         else:
             outcomes.append(Outcome(Reason.DONE, job=job, attempt=attempt))
-    return outcomes + [Outcome(Reason.EMPTY)] * (count - len(outcomes))
+    return outcomes + [Outcome(Reason.EMPTY)] * (reply.count - len(outcomes))
 
 
 # The operations

@@ -15,4 +15,5 @@ def resend_pause(tries: int, chance: float) -> float:
     Doubling from 10 ms to half a second; `chance` in [0, 1) takes away up to half of it, so that
     clients that lost the same server do not come back in step.
     """
-    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(tries - 1, 10)) * (1 - chance / 2)
+    doubled: float = _FIRST_PAUSE * 2 ** min(tries - 1, 10)
+    return min(_LONGEST_PAUSE, doubled) * (1 - chance / 2)

@@ -185,10 +185,12 @@ class Queue(Generic[T]):
 
         A capacity below the number of active jobs only refuses new ones.
         """
+        self._open()
         self.client.run(self.name, [self._definition.configuring(capacity)])
 
     def settings(self) -> Settings:
         """Return the stored settings."""
+        self._open()
         return self._definition.stored(self.client.run(self.name, self._definition.looking())[0])
 
     def destroy(self) -> None:
@@ -209,15 +211,15 @@ class Queue(Generic[T]):
         if not self._shared:
             self.client.close()
 
-    def _open(self) -> None:
+    def _open(self) -> Codec[Any]:
         if self._codec is None:
             replies = self.client.run(self.name, self._definition.opening())
             self._codec = self._definition.opened(replies[-1])
+        return self._codec
 
     def _run(self, batch: list[Operation], request: str | None) -> list[Outcome[Any]]:
-        if self._codec is None:
-            self._open()
-        plan = Plan(batch, self._definition.keys, self._codec)
+        codec = self._open()
+        plan = Plan(batch, self._definition.keys, codec)
         delivery = Delivery(self.name, plan.calls, self.client.lanes, request)
         try:
             self.client.deliver(delivery)

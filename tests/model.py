@@ -83,7 +83,7 @@ class Model:
 
 def observed(contents: dict[str, Any]) -> Model:
     """The model's state, read from a queue's raw keys (by part), checked for consistency."""
-    text = lambda raw: {k.decode(): v.decode() for k, v in raw.items()}  # noqa: E731
+    text = lambda raw: {k.decode(): v.decode() for k, v in raw.items()}
     records = {id: record.split(" ") for id, record in text(contents.get("jobs", {})).items()}
     payloads = text(contents.get("payloads", {}))
     retired = {id.decode() for id in contents.get("retired", set())}

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +158,5 @@ def stop(server: Embedded) -> None:
     """End an embedded server, whoever uses it."""
     if server.socket.exists():
         with redis.Redis(unix_socket_path=str(server.socket)) as admin:
-            try:
+            with suppress(redis.ConnectionError):
                 admin.shutdown(nosave=True)
-            except redis.ConnectionError:
-                pass

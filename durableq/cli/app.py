@@ -61,7 +61,8 @@ def scenario(
 
     A line is {"capacity": C, "ops": [["enqueue", id, payload], ["reserve"], ["ack", id, attempt],
     ["retry", id, attempt], ["cancel", id], ["new"], ["use", index]]}. A file may also hold one such
-    object over several lines. For each scenario one JSON array is printed, a position per operation.
+    object over several lines. For each scenario one JSON array is printed, a position for each
+    operation.
 
     Exit codes: 0 done, 1 a line differs from its `expect`, 2 malformed input, 3 no server.
     """

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import redis
 from rich.console import Console
@@ -141,7 +141,7 @@ class _Crew:
     def __init__(self, number: int) -> None:
         context = multiprocessing.get_context("spawn")
         self._stop = context.Event()
-        self._pipes: dict[Connection, int] = {}
+        self._pipes: dict[Any, int] = {}
         self._processes: list[BaseProcess] = []
         for worker in range(number):
             here, there = context.Pipe(duplex=False)
@@ -157,8 +157,7 @@ class _Crew:
         Ends also when nothing has come for a minute: then something is lost.
         """
         while self._pipes and (ready := wait(list(self._pipes), _PATIENCE)):
-            for pipe in ready:
-                assert isinstance(pipe, Connection)
+            for pipe in cast("list[Connection]", ready):
                 try:
                     id, result = pipe.recv()
                 except EOFError:

@@ -1,14 +1,14 @@
 """`durableq scenario`: the harness of the queue's specification.
 
-Reading and checking the whole input comes first; then each scenario runs on queues of its own, which
-are destroyed at the end. Queues share nothing and a scenario's operations are known beforehand, so
-each queue's are executed as one list.
+Reading and checking the whole input comes first; then each scenario runs on queues of its own,
+which are destroyed at the end. Queues share nothing and a scenario's operations are known
+beforehand, so each queue's are executed as one list.
 """
 
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from durableq.models import Outcome
 from durableq.operations import Operation
 from durableq.queue import Queue
 
-_MAKERS = {
+_MAKERS: dict[str, Callable[..., Operation]] = {
     "enqueue": operations.enqueue,
     "reserve": operations.reserve,
     "ack": operations.ack,
@@ -207,7 +207,7 @@ def _scenario(place: str, source: Any, *, check: bool) -> Scenario:
                     raise Malformed(f"there is no queue {args[0]}: there are {len(queues)}")
                 current = args[0]
             else:
-                made: Operation = _MAKERS[name](*args)
+                made = _MAKERS[name](*args)
                 made.encoded(TEXT)
                 queues[current].append(made)
         except (Malformed, DurableQueueError) as error:
