@@ -21,7 +21,7 @@ MAX_PAYLOAD = 1_048_576
 MAX_ERROR = 4096
 """The most bytes of an error text that are kept."""
 
-MAX_BATCH = 1000
+MAX_BATCH = 250
 """The most items in one call, which bounds the time that the server spends on it."""
 
 MAX_BATCH_BYTES = 4 * MAX_PAYLOAD

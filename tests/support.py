@@ -91,8 +91,7 @@ class Lab:
 
     def end(self) -> None:
         for queue in self._made:
-            if queue._codec is not None:
-                queue.destroy()
+            self.raw.delete(*queue._definition.keys)
             queue.close()
         for client in self._clients:
             if self.asynchronous:
