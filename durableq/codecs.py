@@ -19,9 +19,17 @@ class Codec(Protocol[T]):
     """
 
     @property
-    def name(self) -> str: ...
-    def encode(self, value: T, /) -> bytes: ...
-    def decode(self, data: bytes, /) -> T: ...
+    def name(self) -> str:
+        """The name that is stored with a queue."""
+        ...
+
+    def encode(self, value: T, /) -> bytes:
+        """Return the bytes of a payload."""
+        ...
+
+    def decode(self, data: bytes, /) -> T:
+        """Return the payload that `encode` made into these bytes."""
+        ...
 
 
 class _Named(Generic[T]):

@@ -127,6 +127,7 @@ class Proxy:
                 if self._closing:
                     return
                 self._sockets |= {client, server}
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
                 self._forward(client, server)
             finally:

@@ -104,15 +104,21 @@ class Lab:
 
 def dump(raw: redis.Redis, keys: tuple[bytes, ...]) -> dict[str, Any]:
     """The contents of every existing part of a queue, whatever its type."""
+    pipe = raw.pipeline(transaction=False)
     readers: dict[bytes, Callable[[bytes], Any]] = {
-        b"string": raw.get,
-        b"hash": raw.hgetall,
-        b"list": lambda key: raw.lrange(key, 0, -1),
-        b"set": raw.smembers,
-        b"zset": lambda key: raw.zrange(key, 0, -1, withscores=True),
+        b"string": pipe.get,
+        b"hash": pipe.hgetall,
+        b"list": lambda key: pipe.lrange(key, 0, -1),
+        b"set": pipe.smembers,
+        b"zset": lambda key: pipe.zrange(key, 0, -1, withscores=True),
     }
-    kinds = [(part, key, raw.type(key)) for part, key in zip(PARTS, keys, strict=True)]
-    return {part: readers[kind](key) for part, key, kind in kinds if kind != b"none"}
+    for key in keys:
+        pipe.type(key)
+    kinds = list(zip(PARTS, keys, pipe.execute(), strict=True))
+    there = [(part, key, kind) for part, key, kind in kinds if kind != b"none"]
+    for _, key, kind in there:
+        readers[kind](key)
+    return {part: value for (part, _, _), value in zip(there, pipe.execute(), strict=True)}
 
 
 @contextmanager
@@ -156,6 +162,6 @@ def redis_server() -> str | None:
 def stop(server: Embedded) -> None:
     """End an embedded server, whoever uses it."""
     if server.socket.exists():
-        with redis.Redis(unix_socket_path=str(server.socket)) as admin:
-            with suppress(redis.ConnectionError):
-                admin.shutdown(nosave=True)
+        admin = redis.Redis(unix_socket_path=str(server.socket))
+        with admin, suppress(redis.ConnectionError):
+            admin.shutdown(nosave=True)

@@ -1,7 +1,9 @@
 """`durableq demo`, as a process: files hashed by workers while the server is killed."""
 
+import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,11 +24,15 @@ NAMES = (
     "🦀",
     "-dash",
     "a'b\"c",
-    "[bold]x[/bold]",
+    "[bold]x[red]",
     "100%",
 )
 
 Table = dict[str, str]
+
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(), reason="processes are looked at in /proc"
+)
 
 
 @dataclass
@@ -38,22 +44,27 @@ class Demo:
 
     environment: dict[str, str] = field(default_factory=dict)
 
-    def start(self, *words: str | Path, **options: Any) -> subprocess.Popen[str]:
+    @contextlib.contextmanager
+    def started(self, *words: str | Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
         # COLUMNS: the table is not to break its lines.
         own = {"TMPDIR": str(self.folder), "COLUMNS": "500", **self.environment}
-        return subprocess.Popen(
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(
             [sys.executable, "-m", "durableq", "demo", *map(str, words)],
             env=os.environ | own,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            **options,
+            **(pipes | options),
         )
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def run(self, *words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-        with self.start(*words, **options) as process:
+        with self.started(*words, **options) as process:
             out, err = process.communicate(timeout=60)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
@@ -67,6 +78,15 @@ class Demo:
                 continue
             if any(os.fsencode(self.folder) in text for text in about):
                 found[int(entry.name)] = about[0].replace(b"\0", b" ").decode(errors="replace")
+        return found
+
+    def opened(self) -> set[Path]:
+        """Return the files that our processes have open."""
+        found = set()
+        for process in self.left():
+            for entry in Path(f"/proc/{process}/fd").glob("*"):
+                with contextlib.suppress(OSError):
+                    found.add(entry.readlink())
         return found
 
     def leaves_nothing(self) -> bool:
@@ -146,16 +166,15 @@ def test_sixty_files_survive_the_death_of_the_server(demo, files):
     assert sum(map(int, shares[1].split(", "))) == 60
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@pytest.mark.parametrize("number", [1, 3])
 def test_a_few_files_suffice(demo, files, number):
     assert all_is_well(demo.run(files(number)), number)
 
 
-@pytest.mark.parametrize("workers", ["1", "7"])
-def test_the_number_of_workers_is_free(demo, files, workers):
-    done = demo.run("--workers", workers, files(20))
+def test_the_number_of_workers_is_free(demo, files):
+    done = demo.run("--workers", "1", files(20))
     assert all_is_well(done, 20)
-    assert f"{workers} worker processes" in done.stdout
+    assert "1 worker processes" in done.stdout
 
 
 def test_without_a_folder_it_takes_the_current_one(demo, files):
@@ -196,7 +215,7 @@ def test_a_file_name_that_is_not_utf_8_is_no_obstacle(demo, files):
     assert all_is_well(demo.run(folder), 6)
 
 
-@pytest.mark.parametrize("name", ["[red]x[/red]", "[/b]", "ümläut"])
+@pytest.mark.parametrize("name", ["[red]x ümläut", "[x[/b]"])
 def test_a_folder_is_shown_as_it_is_called(demo, tmp_path, name):
     folder = tmp_path / name
     folder.mkdir(parents=True)
@@ -239,13 +258,12 @@ STOPS = {
 }
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found in /proc")
 @pytest.mark.parametrize(("number", "moment"), STOPS.values(), ids=STOPS)
 def test_stopped_in_the_middle_it_ends_without_noise_and_leaves_nothing(
     demo, files, number, moment
 ):
-    with demo.start(files(2000)) as process:
-        _read_until(process, moment)
+    with demo.started(files(2000)) as process:
+        read_until(process, moment)
         if number == signal.SIGINT:
             os.killpg(process.pid, number)  # as a terminal does
         else:
@@ -257,23 +275,41 @@ def test_stopped_in_the_middle_it_ends_without_noise_and_leaves_nothing(
     await_true(demo.leaves_nothing, 10)
 
 
+@needs_proc
 @pytest.mark.slow
 def test_stopped_in_the_middle_of_long_jobs_it_ends_soon(demo, files):
-    folder = files(40)
-    for i in range(4):
-        with open(folder / f"zzz {i}", "wb") as file:
-            file.truncate(20 << 30)  # sparse: long to hash, and nothing on the disk
-    with demo.start(folder) as process:
-        _read_until(process, "the server is back")
-        os.killpg(process.pid, signal.SIGINT)
+    folder = files(8)
+    long = {sparse(folder / f"zzz {i}", 20 << 30) for i in range(4)}
+    with demo.started(folder) as process:
+        await_true(lambda: len(long & demo.opened()) >= 2)
         start = time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)
         process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert time.monotonic() - start < 8
+        assert process.returncode != 0
+        assert time.monotonic() - start < 8
 
 
-def _read_until(process: subprocess.Popen[str], words: str) -> None:
+@needs_proc
+def test_killed_itself_it_leaves_no_workers_that_wait_for_ever(demo, files):
+    folder = files(2)
+    long = sparse(folder / "zzz", 2 << 30)
+    with demo.started(folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        await_true(lambda: long in demo.opened())
+        process.kill()
+    await_true(lambda: not demo.left(), 10)
+    shutil.rmtree(demo.folder)
+    demo.folder.mkdir()
+
+
+def read_until(process: subprocess.Popen[str], words: str) -> None:
     for line in process.stdout:
         if words in line:
             return
     pytest.fail(f"it ended without saying {words!r}: {process.stderr.read()}")
+
+
+def sparse(path: Path, size: int) -> Path:
+    """Make a file that takes long to hash and no room on the disk."""
+    with open(path, "wb") as file:
+        file.truncate(size)
+    return path

@@ -26,6 +26,7 @@ from durableq import (
     operations,
     policy,
 )
+from durableq.scripts import script
 
 Step = tuple[Any, ...]
 
@@ -115,6 +116,8 @@ def far(request: pytest.FixtureRequest, real: Backend, proxy: Proxy) -> Iterator
     lab = Lab(Backend(real.name, proxy.url), request.param == "async")
     lab.raw.close()
     lab.raw = real.client()
+    for name in [*VERBS, "open", "settings", "configure"]:
+        lab.raw.script_load(script(name).text)  # a fault is to hit what runs
     yield lab
     proxy.come_back()
     lab.end()
