@@ -74,7 +74,7 @@ class _Json(_Named[Any]):
         return text.encode()
 
     def decode(self, data: bytes, /) -> Any:
-        return json.loads(data)
+        return json.loads(data.decode())
 
 
 TEXT: Codec[str] = _Text()

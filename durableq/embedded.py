@@ -33,11 +33,11 @@ from durableq.errors import EmbeddedServerError
 START_SECONDS = 60.0
 """How long to wait for a server that starts: it loads about 400,000 jobs a second."""
 
+MOST_STARTS = 3
 OLDEST = (6, 2)
 _SOCKET_LIMIT = 100  # bytes; the system allows 107 on Linux, 103 on macOS
 
 _log = logging.getLogger("durableq")
-_children: list[subprocess.Popen[bytes]] = []
 
 
 class Embedded:
@@ -86,28 +86,34 @@ class Embedded:
 
         Raises EmbeddedServerError, with the remedy, if it cannot be started.
         """
-        deadline = time.monotonic() + START_SECONDS
+        deadline, starts = time.monotonic() + START_SECONDS, 0
         while not self._answers():
             lock = self._lock()
             if lock is not None:
                 try:
+                    if starts == MOST_STARTS:
+                        raise EmbeddedServerError(
+                            f"the embedded server ends at its start: {self._tail()}"
+                        )
                     self._start(lock)
+                    starts += 1
                 finally:
                     os.close(lock)
             elif time.monotonic() > deadline:
                 raise EmbeddedServerError(
-                    f"the embedded server of {self.home} runs but has not answered for "
-                    f"{START_SECONDS:.0f} s: look into {self._log_path}"
+                    f"the embedded server runs but has not answered for {START_SECONDS:.0f} s: "
+                    f"{self._tail()}"
                 )
             else:
-                time.sleep(0.01)
+                time.sleep(0.005)
+        _announce(self.home)
 
     def stop_unused(self) -> None:
         """Stop the server unless another process is connected to it."""
         if not self.socket.exists():
             return
         # One process at a time looks, after its own connections are gone; so the last one stops it.
-        others: list[dict[str, str]] = []
+        others = []
         with _locked(self.home / "leaving"), contextlib.suppress(redis.RedisError, OSError):
             admin = redis.Redis(
                 unix_socket_path=str(self.socket), socket_timeout=5, retry=Retry(NoBackoff(), 0)
@@ -121,17 +127,18 @@ class Embedded:
                         others.append(client)
                 if not others:
                     admin.shutdown(nosave=True)
-        for child in _children:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(0 if others else 10)
+        deadline = time.monotonic() + 10
+        while not others and time.monotonic() < deadline:
+            if (lock := self._lock()) is not None:
+                os.close(lock)
+                return
+            time.sleep(0.005)
 
     @property
     def _log_path(self) -> Path:
         return self.home / "log"
 
     def _answers(self) -> bool:
-        for child in _children:
-            child.poll()  # a killed server that we started is to leave no zombie
         try:
             with sockets.socket(sockets.AF_UNIX) as probe:
                 probe.settimeout(2)
@@ -144,9 +151,10 @@ class Embedded:
     def _lock(self) -> int | None:
         """Return the lock on the directory, held, or None while a server has it."""
         try:
-            self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self.home.stat().st_uid != os.getuid():
-                raise PermissionError("it belongs to another user")
+            _make_private(self.home)
+            _make_private(self.socket.parent)
+            if not (self.home / "lock").exists() and any(self.home.iterdir()):
+                raise FileExistsError("it holds files of something else")
             lock = os.open(self.home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise EmbeddedServerError(
@@ -162,8 +170,6 @@ class Embedded:
 
     def _start(self, lock: int) -> None:
         program = find_program()
-        self.home.chmod(0o700)
-        self.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.socket.unlink(missing_ok=True)
         options = {
             "port": "0",
@@ -178,25 +184,35 @@ class Embedded:
         }
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
         with open(self._log_path, "ab") as output:
-            child = subprocess.Popen(
-                [str(program), *words],
+            # Started by a shell that ends at once, the server is nobody's child here: it outlives
+            # us and leaves no zombie. In a session of its own it is spared a terminal's Ctrl-C.
+            subprocess.run(
+                ["/bin/sh", "-c", '"$@" &', "durableq", str(program), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=self.home,
-                start_new_session=True,  # a terminal's Ctrl-C is for us, not for the server
+                start_new_session=True,
                 pass_fds=(lock,),
+                check=True,
             )
-        _children.append(child)
-        while not self._answers():
-            if child.poll() is not None:
-                lines = self._log_path.read_text(errors="replace").splitlines()
-                raise EmbeddedServerError(
-                    f"the embedded server {program} ended at its start with code "
-                    f"{child.returncode}; its log {self._log_path} ends: {lines[-1:] or 'empty'}"
-                )
-            time.sleep(0.005)
-        _announce(self.home)
+
+    def _tail(self) -> str:
+        """Return where the log is and how it ends."""
+        try:
+            lines = self._log_path.read_text(errors="replace").splitlines()
+        except OSError:
+            lines = []
+        return f"its log {self._log_path} ends with {lines[-1] if lines else 'nothing'!r}"
+
+
+def _make_private(folder: Path) -> None:
+    if not folder.exists():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to another user")
+    if not any(folder.iterdir()):
+        folder.chmod(0o700)  # whoever made it; a folder with files in it is left as it is
 
 
 @cache

@@ -188,7 +188,7 @@ class _Stream:
 
     def rest(self) -> list[bytes]:
         """What comes without a pause."""
-        self._socket.settimeout(0.01)
+        self._socket.settimeout(0.004)
         found = list(iter(self.next, b""))
         self._socket.settimeout(None)
         return found

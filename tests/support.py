@@ -165,3 +165,4 @@ def stop(server: Embedded) -> None:
         admin = redis.Redis(unix_socket_path=str(server.socket))
         with admin, suppress(redis.ConnectionError):
             admin.shutdown(nosave=True)
+    await_true(lambda: not server.socket.exists())

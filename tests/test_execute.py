@@ -1,4 +1,7 @@
 import asyncio
+import gc
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -154,6 +157,17 @@ def test_a_list_of_any_operations_answers_as_the_model(
         queue.destroy()
 
 
+def test_many_threads_at_once_share_a_queue(real: Backend) -> None:
+    with Queue(redis=real.url) as queue, ThreadPoolExecutor(8) as threads:
+        ids = [f"j{i}" for i in range(400)]
+        assert sum(threads.map(queue.enqueue, ids * 2, ids * 2)) == 400
+        held = [job for job in threads.map(lambda _: queue.reserve(), range(450)) if job]
+        assert sorted(job.id for job in held) == sorted(ids)
+        assert all(job.payload == job.id for job in held)
+        assert sum(threads.map(lambda job: queue.ack(job.id, 1), held * 2)) == 400
+        queue.destroy()
+
+
 async def _storm(url: str) -> None:
     async with AsyncQueue(redis=url) as queue:
         ids = [f"j{i}" for i in range(200)]
@@ -172,14 +186,13 @@ def test_many_tasks_at_once_share_an_async_queue(real: Backend) -> None:
     asyncio.run(_storm(real.url))
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # asyncio's own, of loops left with sockets
 def test_an_async_queue_is_used_by_one_loop_after_another(embedded: Backend) -> None:
     queue = AsyncQueue(redis=embedded.url)
 
-    async def use(id: str) -> bool:
-        return await queue.enqueue(id)
-
-    assert asyncio.run(use("a")) is True
-    assert asyncio.run(use("b")) is True
-    asyncio.run(queue.destroy())
-    asyncio.run(queue.close())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # asyncio's, of loops left with sockets
+        assert asyncio.run(queue.enqueue("a")) is True
+        assert asyncio.run(queue.enqueue("b")) is True
+        asyncio.run(queue.destroy())
+        asyncio.run(queue.close())
+        gc.collect()

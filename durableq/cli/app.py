@@ -20,6 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
 )
 
 Url = Annotated[
@@ -59,10 +60,17 @@ def scenario(
 ) -> None:
     """Run scenarios of operations, each on queues of its own, and print what they answered.
 
-    A line is {"capacity": C, "ops": [["enqueue", id, payload], ["reserve"], ["ack", id, attempt],
-    ["retry", id, attempt], ["cancel", id], ["new"], ["use", index]]}. A file may also hold one such
-    object over several lines. For each scenario one JSON array is printed, a position for each
-    operation.
+    A line is an object such as
+
+    ```
+    {"capacity": 2, "ops": [["enqueue", ID, PAYLOAD], ["reserve"],
+      ["ack", ID, ATTEMPT], ["retry", ID, ATTEMPT], ["cancel", ID],
+      ["new"], ["use", INDEX]]}
+    ```
+
+    A queue exists from the start; `new` makes and selects another one, `use` selects an earlier
+    one. A file may also hold one such object over several lines. For each scenario one JSON array
+    is printed, a position for each operation.
 
     Exit codes: 0 done, 1 a line differs from its `expect`, 2 malformed input, 3 no server.
     """

@@ -1,0 +1,154 @@
+"""Request tokens in the user's hands, and the receipts behind them."""
+
+import pytest
+from support import Lab
+
+from durableq import InvalidName, RequestRefused, operations
+
+
+def test_the_same_token_is_the_same_call(lab: Lab) -> None:
+    queue = lab.queue()
+
+    assert [queue.enqueue("a", "A", request="r1") for _ in range(3)] == [True] * 3
+    jobs = [queue.reserve(request="r2") for _ in range(3)]
+    assert jobs == [jobs[0]] * 3
+    assert {job.token for job in jobs} == {"r2.1"}
+    assert [queue.retry("a", 1, error="e", request="r3") for _ in range(3)] == [True] * 3
+    assert queue.reserve().attempt == 2
+    assert [queue.ack("a", 2, request="r4") for _ in range(3)] == [True] * 3
+    queue.enqueue("b")
+    assert [queue.cancel("b", request="r5") for _ in range(3)] == [True] * 3
+
+    assert lab.dump(queue)["retired"] == {b"a", b"b"}
+
+
+def test_a_new_call_is_a_repeat(lab: Lab) -> None:
+    queue = lab.queue()
+    queue.enqueue("a", request="r1")
+
+    assert queue.enqueue("a", request="r2") is False
+    assert queue.enqueue("a") is False
+
+
+def test_a_repeated_call_changes_nothing(lab: Lab) -> None:
+    queue = lab.queue(capacity=1)
+    queue.enqueue("a", request="r1")
+    queue.reserve(request="r2")
+    before = lab.dump(queue)
+
+    queue.enqueue("a", request="r1")
+    queue.reserve(request="r2")
+
+    assert lab.dump(queue) == before
+
+
+def test_a_refused_call_leaves_no_receipt_and_decides_again(lab: Lab) -> None:
+    queue = lab.queue(capacity=1)
+    queue.enqueue("a")
+    assert queue.enqueue("b", request="r1") is False
+
+    queue.cancel("a")
+
+    assert queue.enqueue("b", request="r1") is True
+    assert queue.enqueue("b", request="r1") is True
+
+
+def test_a_token_belongs_to_one_call(lab: Lab) -> None:
+    queue = lab.queue()
+    queue.enqueue("a", "A", request="r1")
+    before = lab.dump(queue)
+
+    for other in (
+        lambda: queue.enqueue("b", "A", request="r1"),
+        lambda: queue.enqueue("a", "B", request="r1"),
+        lambda: queue.reserve(request="r1"),
+        lambda: queue.cancel("a", request="r1"),
+        lambda: queue.ack("a", 1, request="r1"),
+    ):
+        with pytest.raises(RequestRefused, match="different call"):
+            other()
+
+    assert lab.dump(queue) == before
+
+
+def test_a_token_from_before_the_lanes_last_call_is_refused(lab: Lab) -> None:
+    queue = lab.queue()
+    queue.enqueue("a", request="AAAAAAAAAAAA.0.5")
+    before = lab.dump(queue)
+
+    with pytest.raises(RequestRefused, match="later request"):
+        queue.enqueue("b", request="AAAAAAAAAAAA.0.4")
+
+    assert lab.dump(queue) == before
+
+
+def test_a_bad_token_is_refused_before_anything_is_sent(lab: Lab) -> None:
+    queue = lab.queue()
+    before = lab.dump(queue)
+
+    with pytest.raises(InvalidName, match="request token"):
+        queue.enqueue("a", request="not a token")
+    with pytest.raises(TypeError, match="request token"):
+        queue.enqueue("a", request=7)
+
+    assert lab.dump(queue) == before
+
+
+def test_one_callers_calls_share_a_lane(lab: Lab) -> None:
+    queue = lab.queue()
+    for i in range(50):
+        queue.enqueue(f"j{i}")
+        queue.ack(f"j{i}", queue.reserve().attempt)
+
+    assert len(lab.dump(queue)["receipts"]) == 1
+
+
+def test_a_repeated_reserve_reads_the_payload_again(lab: Lab) -> None:
+    queue = lab.queue()
+    queue.enqueue("a", "payload")
+    queue.reserve(request="r1")
+
+    assert not any(b"payload" in text for text in lab.dump(queue)["receipts"].values())
+    assert queue.reserve(request="r1").payload == "payload"
+
+
+def test_a_repeated_reserve_replaces_what_was_cancelled_meanwhile(lab: Lab) -> None:
+    queue = lab.queue()
+    for id in "abc":
+        queue.enqueue(id)
+    assert queue.reserve(request="r1").id == "a"
+    queue.cancel("a")
+
+    assert queue.reserve(request="r1").id == "b"
+    assert queue.reserve(request="r1").id == "b"
+    queue.cancel("b")
+    queue.cancel("c")
+    assert queue.reserve(request="r1") is None
+
+
+def test_a_repeated_reserve_of_many_keeps_what_is_held(lab: Lab) -> None:
+    queue = lab.queue()
+    for id in "abcde":
+        queue.enqueue(id)
+    first = queue.execute([operations.reserve()] * 3, request="r1")
+    assert [outcome.job.id for outcome in first] == ["a", "b", "c"]
+    queue.cancel("b")
+    queue.retry("c", 1)
+
+    again = queue.execute([operations.reserve()] * 3, request="r1")
+
+    assert [(o.job.id, o.job.attempt) for o in again] == [("a", 1), ("d", 1), ("e", 1)]
+    assert queue.reserve().id == "c"
+
+
+def test_lanes_unused_for_an_hour_are_dropped_as_new_ones_come(lab: Lab) -> None:
+    queue = lab.queue()
+    key = lab.key(queue, "receipts")
+    lab.raw.hset(key, mapping={f"old{i}": "1 1000000000000 f ok" for i in range(200)})
+
+    for i in range(300):
+        queue.enqueue(f"j{i}", request=f"r{i}")
+
+    lanes = [lane.decode() for lane in lab.raw.hkeys(key)]
+    assert sum(lane.startswith("old") for lane in lanes) < 20
+    assert sum(lane.startswith("r") for lane in lanes) == 300
