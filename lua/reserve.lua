@@ -2,6 +2,7 @@
 -- include: request jobs
 local failure, answer, ghosts = begin('ghosts')
 if failure then return failure end
+ghosts = tonumber(ghosts) or 0
 
 local token, ids, jobs, wanted = LANE .. '.' .. NUMBER, {}, {}, COUNT
 if answer then
@@ -20,14 +21,15 @@ local held = #ids
 
 -- Look before taking: how far into each list the wanted number of waiting jobs reaches. A miss is a
 -- ghost, so each further look is twice as long, up to a bound.
-local length = { [FRONT] = call('LLEN', FRONT), [WAITING] = call('LLEN', WAITING) }
 local used, looked, bound = { [FRONT] = 0, [WAITING] = 0 }, 0, wanted + 1000
 for _, list in ipairs({ FRONT, WAITING }) do
-  while #ids < wanted and used[list] < length[list] and looked < bound do
+  local more = true
+  while more and #ids < wanted and looked < bound do
     local step = math.min(math.max(wanted - #ids, looked), bound - looked)
     local some = call('LRANGE', list, used[list], used[list] + step - 1)
     local found, corrupt = load(some)
     if corrupt then return corrupt end
+    more = #some == step
     for _, id in ipairs(some) do
       if #ids == wanted then break end
       used[list], looked = used[list] + 1, looked + 1
@@ -42,7 +44,9 @@ local taken = #ids - held
 local unfinished = #ids < wanted and looked == bound
 local payloads = {}
 call('ZCARD', LEASES)
-if #ids > 0 then
+if looked - taken > ghosts then
+  return redis.error_reply('CORRUPT there are waiting ids whose jobs are missing')
+elseif #ids > 0 then
   payloads = call('HMGET', PAYLOADS, unpack(ids))
   for i, id in ipairs(ids) do
     if not payloads[i] then
@@ -68,7 +72,7 @@ if unfinished then
   for i = #ids, held + 1, -1 do call('LPUSH', FRONT, ids[i]) end
   return redis.error_reply('AGAIN cancelled jobs stood before the waiting ones')
 end
-if tonumber(ghosts or 0) > 0 and length[FRONT] + length[WAITING] - looked == tonumber(ghosts) then
+if ghosts > 0 and call('LLEN', FRONT) + call('LLEN', WAITING) == ghosts then
   call('UNLINK', FRONT, WAITING)
   call('HSET', META, 'ghosts', 0)
 end

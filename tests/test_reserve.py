@@ -1,6 +1,7 @@
+import pytest
 from support import Lab
 
-from durableq import Job, Reason, operations
+from durableq import Job, QueueCorrupt, Reason, operations
 
 
 def test_the_oldest_waiting_job_comes_first(lab: Lab) -> None:
@@ -78,3 +79,17 @@ def test_queues_share_nothing(lab: Lab) -> None:
     assert other.ack("a", 1) is False
     assert other.cancel("a") is True
     assert one.ack("a", 1) is True
+
+
+def test_a_waiting_id_without_its_job_is_an_error_and_not_passed_over(lab: Lab) -> None:
+    queue = lab.queue()
+    for id in "abc":
+        queue.enqueue(id)
+    queue.cancel("a")
+    lab.raw.hdel(lab.key(queue, "jobs"), "b")
+    before = lab.dump(queue)
+
+    with pytest.raises(QueueCorrupt, match="waiting ids whose jobs are missing"):
+        queue.reserve()
+
+    assert lab.dump(queue) == before

@@ -3,7 +3,7 @@
 
 -- load(ids) -> {id: job}, or nil and an error reply. Where an id stands twice, both share its table.
 local function load(ids)
-  local jobs, texts = {}, call('HMGET', JOBS, unpack(ids))
+  local jobs, texts = {}, #ids > 0 and call('HMGET', JOBS, unpack(ids)) or {}
   for i, id in ipairs(ids) do
     if texts[i] and not jobs[id] then
       jobs[id] = read(texts[i])

@@ -8,7 +8,7 @@ local STEP = 128
 
 -- drop_ghosts(front, behind, ghosts): once they are many, a step of dropping them: ids move from the
 -- head of WAITING to the tail of FRONT, and when WAITING is used up FRONT takes its place and the
--- walk starts over. -> ids in FRONT, in WAITING, ghosts left
+-- walk starts over. -> ids in FRONT, in WAITING, ghosts left; nothing where it must not go on
 local function drop_ghosts(front, behind, ghosts)
   if behind == 0 then
     call('RENAME', FRONT, WAITING)
@@ -19,6 +19,7 @@ local function drop_ghosts(front, behind, ghosts)
   for i, id in ipairs(ids) do
     if known[i] then kept[#kept + 1] = id end
   end
+  if #ids - #kept > ghosts then return end -- jobs are missing: reserve will tell
   call('LPOP', WAITING, #ids)
   if #kept > 0 then call('RPUSH', FRONT, unpack(kept)) end
   return front + #kept, behind - #ids, ghosts - #ids + #kept
@@ -31,8 +32,9 @@ local function leave_ghosts(front, behind, ghosts, steps)
     ghosts = 0
   end
   while steps > 0 and ghosts > (front + behind - ghosts) / 2 + 1000 do
-    front, behind, ghosts = drop_ghosts(front, behind, ghosts)
-    steps = steps - 1
+    local ahead, rest, left = drop_ghosts(front, behind, ghosts)
+    if not ahead then break end
+    front, behind, ghosts, steps = ahead, rest, left, steps - 1
   end
   call('HSET', META, 'ghosts', ghosts)
 end
