@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from durableq import policy
 from durableq.errors import (
@@ -42,16 +42,28 @@ MAX_RELOADS = 10
 _OWN_TOKEN = re.compile(r"([A-Za-z0-9_-]{12}\.\d+)\.(\d{1,15})")
 
 
-@dataclass(slots=True)
-class Lane:
-    """A sequence of calls of which one at a time is under way; its last receipt is kept."""
+Word: TypeAlias = bytes | str | int
 
-    name: str
-    number: int = 0
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What names a call to the server: its lane, and its number there.
+
+    A lane is a sequence of calls of which one at a time is under way; the server keeps the receipt
+    of its last one that changed something.
+    """
+
+    lane: str
+    number: int
+
+    @property
+    def token(self) -> str:
+        """The request token: how users see it."""
+        return f"{self.lane}.{self.number}"
 
 
 class Lanes:
-    """The lanes of one process's session with a server; any thread may take and give back."""
+    """The lanes of one process's session with a server; any thread may use them."""
 
     def __init__(self) -> None:
         self._renew()
@@ -59,35 +71,34 @@ class Lanes:
     def _renew(self) -> None:
         self._pid = os.getpid()
         self._session = secrets.token_urlsafe(9)
-        self._free: deque[Lane] = deque()
-        self._numbers = count()
+        self._free: deque[Request] = deque()
+        self._names = count()
 
-    def take(self) -> Lane:
-        """Return a lane that no other call uses, at a new number."""
+    def next(self) -> Request:
+        """Return a new request on a lane that no call under way uses."""
         if self._pid != os.getpid():
             self._renew()  # forked: the parent goes on with its lanes
         try:
-            lane = self._free.pop()
+            last = self._free.pop()
         except IndexError:
-            lane = Lane(f"{self._session}.{next(self._numbers)}")
-        lane.number += 1
-        return lane
+            return Request(f"{self._session}.{next(self._names)}", 1)
+        return Request(last.lane, last.number + 1)
 
-    def give(self, lane: Lane) -> None:
-        """Take back a lane whose call was answered. Others are left to be forgotten."""
-        if lane.name.startswith(self._session):
-            self._free.append(lane)
+    def answered(self, request: Request) -> None:
+        """Let the lane of `request` be used again. Unanswered ones are left to be forgotten."""
+        if request.lane.startswith(self._session):
+            self._free.append(request)
 
 
-def lane_of(request: str) -> Lane:
-    """Return the lane and number of a request token: one of ours, or any name."""
-    if not isinstance(request, str):
-        raise TypeError(f"a request token is a str, not {type(request).__name__}")
-    if own := _OWN_TOKEN.fullmatch(request):
-        return Lane(own[1], int(own[2]))
-    if not is_name(request):
-        raise InvalidName(f"request token {request!r:.80} is not allowed: use {NAME_RULE}")
-    return Lane(request, 1)
+def request_of(token: str) -> Request:
+    """Return what a request token of a user names: a request of ours, or any name."""
+    if not isinstance(token, str):
+        raise TypeError(f"a request token is a str, not {type(token).__name__}")
+    if own := _OWN_TOKEN.fullmatch(token):
+        return Request(own[1], int(own[2]))
+    if not is_name(token):
+        raise InvalidName(f"request token {token!r:.80} is not allowed: use {NAME_RULE}")
+    return Request(token, 1)
 
 
 @dataclass(slots=True)
@@ -100,31 +111,28 @@ class Call:
 
     script: Script | None
     keys: tuple[bytes, ...]
-    args: tuple[bytes | str | int, ...]
+    args: tuple[bytes, ...]
     count: int = 1
     tokened: bool = True
     last: bool = False
     size: int = 0
-    lane: Lane | None = field(default=None, init=False)
+    request: Request | None = field(default=None, init=False)
     after: str = field(default="", init=False)
 
     @property
-    def request(self) -> str:
-        """The request token, once the call has a lane."""
-        return f"{self.lane.name}.{self.lane.number}" if self.lane else ""
+    def token(self) -> str:
+        """The request token, once there is one."""
+        return self.request.token if self.request else ""
 
-    def command(self) -> tuple[bytes | str | int, ...]:
+    def command(self) -> tuple[Word, ...]:
         """Return the words to send."""
         if self.script is None:
             return self.args
-        words: tuple[bytes | str | int, ...]
         words = ("EVALSHA", self.script.digest, len(self.keys), *self.keys)
-        if self.lane is None:
+        if self.request is None:
             return (*words, *self.args)
-        mark = zlib.crc32(b"\0".join(a for a in self.args if isinstance(a, bytes)))
-        mark = zlib.crc32(self.script.name.encode(), mark)
-        header: tuple[bytes | str | int, ...]
-        header = (self.lane.name, self.lane.number, self.after, f"{mark:x}", self.count)
+        mark = zlib.crc32(b"\0".join(self.args), zlib.crc32(self.script.name.encode()))
+        header = (self.request.lane, self.request.number, self.after, f"{mark:x}", self.count)
         return (*words, *header, *self.args)
 
 
@@ -140,11 +148,11 @@ class Delivery:
         self, queue: str, calls: Sequence[Call], lanes: Lanes, request: str | None = None
     ) -> None:
         self.replies: list[Any] = []
-        self.requests: list[str] = []
+        self.tokens: list[str] = []
         self._queue, self._calls, self._lanes = queue, calls, lanes
-        self._first = None if request is None else lane_of(request)
+        self._first = None if request is None else request_of(request)
         self._window: list[Call] = []
-        self._used: list[Lane] = []
+        self._used: list[Request] = []
         self._load: list[Script] = []
         self._uncertain = False
         self._tries, self._reloads, self._deadline = 0, 0, 0.0
@@ -153,7 +161,7 @@ class Delivery:
             self._fill()
 
     def _fill(self) -> None:
-        """Choose the calls to send next and give them lanes."""
+        """Choose the calls to send next and give them requests."""
         start, size = len(self.replies), 0
         for call in self._calls[start : start + MAX_WINDOW]:
             size += call.size
@@ -165,18 +173,18 @@ class Delivery:
         for call in self._window:
             if call.tokened:
                 if self._first is not None:
-                    call.lane, self._first = self._first, None
+                    call.request, self._first = self._first, None
                 else:
-                    call.lane = self._lanes.take()
-                    self._used.append(call.lane)
-        lanes = [(call, call.lane) for call in self._window if call.lane]
-        if len(lanes) > 1:
+                    call.request = self._lanes.next()
+                    self._used.append(call.request)
+        requests = [(call, call.request) for call in self._window if call.request]
+        if len(requests) > 1:
             previous = "-"
-            for call, lane in lanes:
+            for call, request in requests:
                 call.after = previous
-                previous = f"{lane.name} {lane.number}"
+                previous = f"{request.lane} {request.number}"
 
-    def commands(self) -> list[tuple[bytes | str | int, ...]]:
+    def commands(self) -> list[tuple[Word, ...]]:
         """Return the commands to send now."""
         loads = [("SCRIPT LOAD", script.text) for script in self._load]
         return [*loads, *(call.command() for call in self._window)]
@@ -192,9 +200,9 @@ class Delivery:
             if isinstance(reply, Exception):
                 return self._refused(reply)
             self.replies.append(reply)
-            self.requests.append(self._window.pop(0).request)
-        for lane in self._used:
-            self._lanes.give(lane)
+            self.tokens.append(self._window.pop(0).token)
+        for request in self._used:
+            self._lanes.answered(request)
         self._used, self._uncertain, self._tries, self._reloads = [], False, 0, 0
         self.done = len(self.replies) == len(self._calls)
         if not self.done:
@@ -244,5 +252,5 @@ class Delivery:
 
     def _give_up(self, failure: DurableQueueError, error: Exception) -> NoReturn:
         if self._uncertain and self._window[0].tokened:
-            failure = OutcomeUnknown(self._window[0].request, str(error) or repr(error))
+            failure = OutcomeUnknown(self._window[0].token, str(error) or repr(error))
         raise failure from error

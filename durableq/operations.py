@@ -78,7 +78,7 @@ class Plan:
         """Return an outcome for each operation answered so far."""
         outcomes: list[Outcome[Any]] = []
         for call, read, value, request in zip(
-            self.calls, self._readers, delivery.replies, delivery.requests, strict=False
+            self.calls, self._readers, delivery.replies, delivery.tokens, strict=False
         ):
             outcomes += read(Reply(value, call.count, request, self._codec))
         return outcomes
