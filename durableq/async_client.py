@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from durableq.delivery import Call, Delivery, Lanes
 MAX_CONNECTIONS = 64
 """The most connections at a time; further calls wait for one."""
 
+_ABANDONED: list[Any] = []
+
 
 class AsyncClient:
     """Connections to one server, for any number of tasks of one event loop at a time.
@@ -23,10 +26,11 @@ class AsyncClient:
     def __init__(self, given: object = None) -> None:
         self._endpoint: Endpoint = endpoint(given, asynchronous=True)
         self.lanes = Lanes()
+        self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._idle: list[Any] = []
         self._room = asyncio.Semaphore(MAX_CONNECTIONS)
-        self._reached = False
+        self._reached = self._endpoint.embedded is not None
         self._closed = False
 
     async def run(self, queue: str, calls: Sequence[Call]) -> list[Any]:
@@ -45,7 +49,8 @@ class AsyncClient:
                     connection = await self._connection()
                     self._reached = True
                     sent = True
-                    replies = await _exchange(connection, delivery.commands())
+                    async with asyncio.timeout(self._endpoint.timeout):
+                        replies = await _exchange(connection, delivery.commands())
                 except (RedisError, OSError) as error:
                     pause = delivery.trouble(error, sent=sent, patient=self._reached)
                 else:
@@ -59,6 +64,11 @@ class AsyncClient:
 
     async def _enter_loop(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.get_running_loop()
+        if self._pid != os.getpid():
+            # Forked: to close the parent's connections, even by forgetting them, would take them
+            # out of the parent's selector, which the child shares.
+            _ABANDONED.extend(self._idle)
+            self._idle, self._pid = [], os.getpid()
         if loop is not self._loop:
             # Connections belong to the loop that made them: those of another one are dropped.
             idle, self._idle, self._loop = self._idle, [], loop
@@ -74,10 +84,12 @@ class AsyncClient:
         try:
             return self._idle.pop()
         except IndexError:
-            if self._endpoint.ready is not None:
-                await asyncio.to_thread(self._endpoint.ready)
-            connection = self._endpoint.connection()
-            await connection.connect()
+            if self._endpoint.embedded is None:
+                connection = self._endpoint.connection()
+            else:
+                connection = await asyncio.to_thread(self._endpoint.connection)
+            async with asyncio.timeout(self._endpoint.timeout):
+                await connection.connect()
             return connection
 
     async def close(self) -> None:
@@ -88,7 +100,7 @@ class AsyncClient:
         await self._enter_loop()
         while self._idle:
             await self._idle.pop().disconnect()
-        if self._endpoint.leave is not None:
+        if self._endpoint.embedded is not None:
             await asyncio.to_thread(self._endpoint.leave)
 
 

@@ -11,7 +11,7 @@ from durableq.async_client import AsyncClient
 from durableq.codecs import Codec
 from durableq.definition import PREFIX, Definition, Registry
 from durableq.delivery import Delivery
-from durableq.errors import DurableQueueError
+from durableq.errors import DurableQueueError, QueueNotFound
 from durableq.models import UNSET, Job, Outcome, Settings, Unset
 from durableq.operations import Operation, Plan
 
@@ -210,7 +210,11 @@ class AsyncQueue(Generic[T]):
 
     async def _open(self) -> Codec[Any]:
         if self._codec is None:
-            replies = await self.client.run(self.name, self._definition.opening())
+            try:
+                # Found first: a server that is full or read-only lets nothing be written.
+                replies = await self.client.run(self.name, self._definition.looking())
+            except QueueNotFound:
+                replies = await self.client.run(self.name, self._definition.creating())
             self._codec = self._definition.opened(replies[-1])
         return self._codec
 

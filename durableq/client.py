@@ -26,7 +26,7 @@ class Client:
         self.lanes = Lanes()
         self._idle: list[Any] = []
         self._pid = os.getpid()
-        self._reached = False
+        self._reached = self._endpoint.embedded is not None
         self._closed = False
 
     def run(self, queue: str, calls: Sequence[Call]) -> list[Any]:
@@ -61,8 +61,6 @@ class Client:
         try:
             return self._idle.pop()
         except IndexError:
-            if self._endpoint.ready is not None:
-                self._endpoint.ready()
             connection = self._endpoint.connection()
             connection.connect()
             return connection
@@ -74,8 +72,7 @@ class Client:
         self._closed = True
         while self._idle:
             self._idle.pop().disconnect()
-        if self._endpoint.leave is not None:
-            self._endpoint.leave()
+        self._endpoint.leave()
 
 
 def _exchange(connection: Any, commands: Sequence[tuple[Any, ...]]) -> list[Any]:

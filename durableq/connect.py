@@ -6,10 +6,9 @@ connections; the embedded server is in embedded.py.
 """
 
 import os
-from collections.abc import Callable
+import re
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 import redis
 import redis.asyncio
@@ -47,19 +46,30 @@ _OURS = (
 class Endpoint:
     """How to make a connection: redis-py's class for it, and its arguments.
 
-    `ready`, where there is one, sees to it that the server runs. `source` is what the arguments
+    `timeout` is how long, in seconds, to wait for an answer; asyncio's connections leave that to us
+    (Python 3.11's `wait_for`, which redis-py uses there, can lose a cancellation).
+    `embedded` is the server, where it is ours to start and stop. `source` is what the arguments
     were copied from, kept alive since they may refer to it.
     """
 
     connection_class: Any
     arguments: dict[str, Any]
-    ready: Callable[[], None] | None = None
-    leave: Callable[[], None] | None = None
+    timeout: float
+    embedded: Embedded | None = None
     source: object = None
 
     def connection(self) -> Any:
-        """Return a new connection of redis-py, not connected yet."""
-        return self.connection_class(**self.arguments)
+        """Return a new connection of redis-py, not connected yet; blocks while a server starts."""
+        if self.embedded is None:
+            return self.connection_class(**self.arguments)
+        self.embedded.ready()
+        # Named by the process that makes it, which may be a fork of the one that made the queue.
+        return self.connection_class(**self.arguments, client_name=self.embedded.client_name)
+
+    def leave(self) -> None:
+        """Take note that a client is closed; blocks while a server stops."""
+        if self.embedded is not None:
+            self.embedded.leave()
 
 
 def endpoint(given: object, *, asynchronous: bool) -> Endpoint:
@@ -87,15 +97,14 @@ def endpoint(given: object, *, asynchronous: bool) -> Endpoint:
 def _pool(url: str, asynchronous: bool) -> Any:
     kind: Any = redis.asyncio.ConnectionPool if asynchronous else redis.ConnectionPool
     try:
-        scheme = urlsplit(url).scheme
-        if scheme not in ("redis", "rediss", "unix"):
-            raise ValueError(f"its scheme is {scheme!r}")
         return kind.from_url(url)
-    except ValueError as error:
-        # Not the URL itself, which may hold a password.
+    except ValueError:
+        # Neither the URL nor the parser's complaint, which may both hold a password.
+        scheme = re.match(r"([a-z][a-z0-9+.-]*)://", url)
+        told = f" (its scheme is {scheme[1]!r})" if scheme else ""
         raise InvalidArgument(
-            f"the server's URL cannot be used ({error}): write redis://HOST:PORT/DB, "
-            "rediss://... or unix://PATH"
+            f"the server's URL cannot be used{told}: write redis://HOST:PORT/DB, rediss://... or "
+            "unix://PATH, with special characters in a user or password as %XX"
         ) from None
 
 
@@ -105,23 +114,26 @@ def _copied(pool: Any, asynchronous: bool, source: object) -> Endpoint:
         # Without a limit a frozen server would hold its callers for ever.
         if arguments.get(limit) is None:
             arguments[limit] = policy.READ_TIMEOUT
-    arguments["retry"] = _no_retry(asynchronous)
-    return Endpoint(pool.connection_class, arguments, source=source)
+    return _endpoint(pool.connection_class, arguments, asynchronous, source=source)
 
 
-def _no_retry(asynchronous: bool) -> Any:
-    return AsyncRetry(NoBackoff(), 0) if asynchronous else Retry(NoBackoff(), 0)
+def _endpoint(kind: Any, arguments: dict[str, Any], asynchronous: bool, **more: Any) -> Endpoint:
+    timeout = arguments["socket_timeout"]
+    if asynchronous:
+        arguments |= {"socket_timeout": None, "retry": AsyncRetry(NoBackoff(), 0)}
+    else:
+        arguments |= {"retry": Retry(NoBackoff(), 0)}
+    return Endpoint(kind, arguments, timeout, **more)
 
 
 def _embedded(asynchronous: bool) -> Endpoint:
     server = Embedded.of_environment()
     server.join()
-    kind = redis.asyncio.UnixDomainSocketConnection if asynchronous else None
+    module: Any = redis.asyncio if asynchronous else redis
     arguments = {
         "path": str(server.socket),
         "socket_timeout": policy.READ_TIMEOUT,
         "socket_connect_timeout": policy.READ_TIMEOUT,
-        "client_name": server.client_name,
-        "retry": _no_retry(asynchronous),
     }
-    return Endpoint(kind or redis.UnixDomainSocketConnection, arguments, server.ready, server.leave)
+    kind = module.UnixDomainSocketConnection
+    return _endpoint(kind, arguments, asynchronous, embedded=server)

@@ -5,7 +5,13 @@ from typing import Any, Literal
 
 from durableq.codecs import BUILT_IN, TEXT, Codec
 from durableq.delivery import Call
-from durableq.errors import InvalidArgument, InvalidName, SettingsMismatch, UnsupportedFormat
+from durableq.errors import (
+    InvalidArgument,
+    InvalidName,
+    QueueCorrupt,
+    SettingsMismatch,
+    UnsupportedFormat,
+)
 from durableq.keys import queue_keys, registry_key
 from durableq.models import UNSET, Settings, Unset
 from durableq.names import NAME_RULE, is_name, new_id
@@ -77,7 +83,7 @@ class Definition:
         keys = queue_keys(check_prefix(prefix), name)
         return cls(name, prefix, capacity, codec, keys)
 
-    def opening(self) -> list[Call]:
+    def creating(self) -> list[Call]:
         """Return the calls that create the queue, or find it. Both may safely run twice."""
         given = self.capacity is not UNSET
         capacity = _text(self.capacity if self.capacity is not UNSET else None)
@@ -125,13 +131,18 @@ class Definition:
 
     def stored(self, reply: Any) -> Settings:
         """Read the reply of lua/open.lua and lua/settings.lua."""
-        written = reply[0].decode()
+        written, codec, capacity = (None if field is None else field.decode() for field in reply)
         if written != FORMAT:
             raise UnsupportedFormat(
                 f"queue {self.name!r} has format {written}, and this durableq knows {FORMAT}: "
                 "upgrade durableq"
             )
-        return Settings(int(reply[2]) if reply[2] else None, reply[1].decode())
+        if not codec or not (capacity == "" or (capacity and capacity.isdecimal())):
+            raise QueueCorrupt(
+                f"queue {self.name!r} has codec {codec!r} and capacity {capacity!r}: these are not "
+                "settings that durableq writes"
+            )
+        return Settings(int(capacity) if capacity else None, codec)
 
 
 @dataclass(frozen=True, slots=True)

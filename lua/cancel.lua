@@ -30,6 +30,7 @@ for i, id in ipairs(ids) do
   end
 end
 if #gone == 0 then return refuse(reply, 'free') end
+local time = now()
 
 call('HDEL', JOBS, unpack(gone))
 call('HDEL', PAYLOADS, unpack(gone))
@@ -40,4 +41,4 @@ call('SADD', CANCELLED, unpack(gone))
 if #gone > #leases then
   leave_ghosts(front, behind, (ghosts or 0) + #gone - #leases, math.min(#gone, 16))
 end
-return finish(reply, now())
+return finish(reply, time)

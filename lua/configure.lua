@@ -1,8 +1,9 @@
 -- configure(capacity) -> {ok}: '' is unbounded; a smaller capacity only refuses new jobs
 -- include: request
-local failure, answer = begin('format')
+local failure, answer = begin('sequence')
 if failure then return failure end
 if answer then return split(answer) end
 
+local time = now()
 call('HSET', META, 'capacity', ARGV[FIRST])
-return finish({ 'ok' }, now())
+return finish({ 'ok' }, time)

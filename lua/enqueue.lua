@@ -2,7 +2,7 @@
 -- include: request record fate
 local MAX_PAYLOAD = 1048576
 
-local failure, answer, capacity = begin('capacity')
+local failure, answer, capacity = begin('capacity', 'sequence')
 if failure then return failure end
 if answer then return split(answer) end
 
@@ -16,7 +16,6 @@ end
 local known, retired = call('HMGET', JOBS, unpack(ids)), call('SMISMEMBER', RETIRED, unpack(ids))
 call('HLEN', PAYLOADS)
 call('LLEN', WAITING)
-capacity = tonumber(capacity)
 local room = capacity and capacity - call('HLEN', JOBS)
 
 -- Decide every item as if the ones before it had been done.

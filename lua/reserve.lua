@@ -2,7 +2,7 @@
 -- include: request jobs
 local failure, answer, ghosts = begin('ghosts')
 if failure then return failure end
-ghosts = tonumber(ghosts) or 0
+ghosts = ghosts or 0
 
 local token, ids, jobs, wanted = LANE .. '.' .. NUMBER, {}, {}, COUNT
 if answer then
@@ -60,6 +60,9 @@ elseif looked == 0 then
   return reply
 end
 
+local time = now()
+local left = ghosts > 0 and call('LLEN', FRONT) + call('LLEN', WAITING) - looked
+
 for _, list in ipairs({ FRONT, WAITING }) do
   if used[list] > 0 then call('LPOP', list, used[list]) end
 end
@@ -72,12 +75,12 @@ if unfinished then
   for i = #ids, held + 1, -1 do call('LPUSH', FRONT, ids[i]) end
   return redis.error_reply('AGAIN cancelled jobs stood before the waiting ones')
 end
-if ghosts > 0 and call('LLEN', FRONT) + call('LLEN', WAITING) == ghosts then
+if ghosts > 0 and left == ghosts then
   call('UNLINK', FRONT, WAITING)
   call('HSET', META, 'ghosts', 0)
 end
 
-local receipt, records, leases, time = {}, {}, {}, now()
+local receipt, records, leases = {}, {}, {}
 for i, id in ipairs(ids) do
   local job = jobs[id]
   if i > held then

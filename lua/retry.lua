@@ -1,6 +1,6 @@
 -- retry(id, attempt, token, error ...) -> per item: ok | stale N | waiting | delayed | finished | cancelled | unknown
 -- include: request holder
-local failure, answer = begin('format')
+local failure, answer = begin('sequence')
 if failure then return failure end
 if answer then return split(answer) end
 
@@ -28,9 +28,9 @@ for i, id in ipairs(ids) do
 end
 if #returned == 0 then return refuse(reply, 'free') end
 if #errors > 0 then call('HLEN', ERRORS) end
+local time = now()
 
 call('ZREM', LEASES, unpack(leases))
-local time = now()
 local sequence = call('HINCRBY', META, 'sequence', #returned) - #returned
 local records = {}
 for i, id in ipairs(returned) do

@@ -32,7 +32,7 @@ def test_a_lone_call_is_not_chained() -> None:
     lane, number, after, fingerprint, count = header(delivery(call()).commands()[0])
 
     assert (number, after, count) == (1, "", 1)
-    assert lane.count(".") == 1
+    assert lane.endswith("/0")
     assert int(fingerprint, 16)
 
 
@@ -199,9 +199,12 @@ def test_an_error_of_the_server_is_one_of_ours(reply: Exception, kind: type[Exce
     assert caught.value.__cause__ is reply
 
 
-@pytest.mark.parametrize("token", ["order-17", "a", "x.1", "AAAAAAAAAAAA.0.1", "A" * 128])
+@pytest.mark.parametrize(
+    "token", ["order-17", "a", "x.1", "AAAAAAAAAAAA.0.1", "AAAAAAAAAAAA.0/3.17", "a/b", "A" * 128]
+)
 def test_a_request_token_is_ours_or_any_name(token: str) -> None:
-    assert request_of(token).token in (token, f"{token}.1")
+    assert request_of(token).token in (token, f"{token}/0.1")
+    assert request_of(request_of(token).token) == request_of(token)
 
 
 @pytest.mark.parametrize("token", ["", "a b", "a,b", "x" * 129, "\ud800"])

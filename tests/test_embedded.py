@@ -11,7 +11,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -155,7 +157,7 @@ def kill_server(home: Path) -> int:
     return pid
 
 
-def script(code: str, *words: Any, seconds: float = 20) -> str:
+def script(code: str, *words: Any, seconds: float = 20, silent: bool = False) -> str:
     """Run a program of our own to its good end; return what it printed."""
     done = subprocess.run(
         [sys.executable, "-c", inspect.cleandoc(code), *map(str, words)],
@@ -165,6 +167,7 @@ def script(code: str, *words: Any, seconds: float = 20) -> str:
         timeout=seconds,
     )
     assert done.returncode == 0, done.stderr
+    assert not silent or done.stderr == ""
     return done.stdout
 
 
@@ -320,17 +323,23 @@ def test_eight_processes_at_once_get_one_server_and_leave_none(enter, home, befo
 def test_eight_threads_at_once_get_one_server(home):
     script(
         """
+        import traceback
         from concurrent.futures import ThreadPoolExecutor
         from threading import Barrier
         from durableq import Queue
 
-        barrier = Barrier(8, timeout=5)
+        barrier = Barrier(8, timeout=10)
 
         def work(i):
             barrier.wait()
-            with Queue("shared") as queue:
-                assert queue.enqueue(f"job-{i}")
-                barrier.wait()
+            try:
+                with Queue("shared") as queue:
+                    assert queue.enqueue(f"job-{i}")
+                    barrier.wait()
+            except Exception:
+                traceback.print_exc()
+                barrier.abort()
+                raise
 
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(work, range(8)))
@@ -338,6 +347,24 @@ def test_eight_threads_at_once_get_one_server(home):
     )
     assert starts(home) == 1
     assert not runs(home)
+
+
+def test_of_many_at_once_that_make_the_directory_one_gets_the_lock_and_nobody_an_error(
+    short_folder,
+):
+    number = 8
+    barrier = Barrier(number, timeout=10)
+
+    def take(home: Path) -> int | None:
+        barrier.wait()
+        return Embedded(home)._lock()
+
+    with ThreadPoolExecutor(number) as pool:
+        for i in range(100):
+            locks = list(pool.map(take, [short_folder / str(i)] * number))
+            held = [lock for lock in locks if lock is not None]
+            assert len(held) == 1
+            os.close(held[0])
 
 
 # The server's death
@@ -754,14 +781,36 @@ def refused(home: Path) -> None:
 @pytest.mark.parametrize("what", ["a file", "below a file", "read-only", "below read-only"])
 def test_a_directory_that_cannot_be_used_is_told_with_the_remedies(short_folder, what):
     home = short_folder / "home"
+    short_folder.chmod(0o755)
     if what.endswith("file"):
         home.write_text("")
     else:
-        short_folder.chmod(0o755)
         home.mkdir()
         home.chmod(0o555)
     with not_almighty():
         refused(home / "deeper" if "below" in what else home)
+
+
+@pytest.mark.parametrize("name", ["precious", "socket", "log"])
+def test_a_directory_with_files_of_something_else_is_left_as_it_is(home, name):
+    home.mkdir()
+    (home / name).write_text("mine")
+    home.chmod(0o755)
+    told = script(
+        """
+        from durableq import EmbeddedServerError, Queue
+
+        try:
+            Queue("shared")
+        except EmbeddedServerError as error:
+            print(error)
+        """,
+        silent=True,
+    )
+    assert "DURABLEQ_HOME" in told
+    assert home.stat().st_mode & 0o777 == 0o755
+    assert [path.name for path in home.iterdir()] == [name]
+    assert (home / name).read_text() == "mine"
 
 
 def test_the_command_line_tells_it_in_one_line(home):
@@ -791,6 +840,19 @@ def test_a_directory_of_another_user_is_refused(enter, home, server):
         enter()
     os.chown(home, NOBODY, -1)
     refused(home)
+
+
+@as_root
+def test_the_server_of_another_user_is_not_stopped_by_who_may_not_use_it(enter, home):
+    user = enter()
+    user.process.kill()
+    user.process.wait()
+    server = pid_of(home)
+    os.chown(home, NOBODY, -1)
+    with pytest.raises(EmbeddedServerError):
+        Queue("shared")
+    assert runs(home)
+    assert pid_of(home) == server
 
 
 @as_root

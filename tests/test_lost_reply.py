@@ -7,7 +7,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import permutations
 from typing import Any
 
 import pytest
@@ -83,7 +82,6 @@ def title(step: Step) -> str:
 
 
 each_effective = pytest.mark.parametrize("step", EFFECTIVE, ids=title)
-each_refused = pytest.mark.parametrize("step", REFUSED, ids=title)
 
 
 @pytest.fixture(autouse=True)
@@ -195,8 +193,17 @@ CLIENTS: dict[str, Callable[[Lab, Proxy], Any]] = {
 }
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@each_effective
+USUAL = ["url", "from_url", "defaults", "retry_on_timeout", "decode_responses"]
+
+
+@pytest.mark.parametrize(
+    ("client", "step"),
+    [
+        *((client, step) for client in USUAL for step in EFFECTIVE),
+        *((client, ("reserve",)) for client in CLIENTS if client not in USUAL),
+    ],
+    ids=lambda value: value if isinstance(value, str) else title(value),
+)
 def test_a_lost_reply_has_one_effect_and_the_true_answer(
     far: Lab, proxy: Proxy, client: str, step: Step
 ) -> None:
@@ -286,21 +293,19 @@ def test_a_reply_cut_at_any_byte_has_one_effect(far: Lab, proxy: Proxy, verb: st
     assert state(far, queue) == ordered(model)
 
 
-@each_refused
-@pytest.mark.parametrize("delivered", [True, False], ids=["reply", "request"])
-def test_a_lost_refusal_is_refused_truly(
-    far: Lab, proxy: Proxy, step: Step, delivered: bool
-) -> None:
+@pytest.mark.parametrize("step", REFUSED, ids=title)
+def test_a_lost_refusal_is_refused_truly(far: Lab, proxy: Proxy, step: Step) -> None:
     queue, model = furnished(far)
     before, reason = far.dump(queue), model.reason(*step)
-    proxy.fault(step[0], delivered=delivered)
 
-    check(queue, model, step)
-    assert far.dump(queue) == before
+    for delivered in (True, False):
+        proxy.fault(step[0], delivered=delivered)
+        check(queue, model, step)
+        assert far.dump(queue) == before
 
-    proxy.fault(step[0], delivered=delivered)
-    assert queue.execute(operation(step)).reason == reason
-    assert far.dump(queue) == before
+        proxy.fault(step[0], delivered=delivered)
+        assert queue.execute(operation(step)).reason == reason
+        assert far.dump(queue) == before
 
 
 def test_a_lost_full_is_full(far: Lab, proxy: Proxy) -> None:
@@ -432,10 +437,9 @@ def test_a_receipt_is_not_shaken_by_what_others_do(
 
 LOSSES: dict[str, dict[str, Any]] = {
     "reply": {},
-    "replies": {"rest": True},
     "request": {"delivered": False},
-    "replies-twice": {"times": 2, "rest": True},
-    "half-a-reply": {"kept": 5, "rest": True},
+    "replies": {"rest": True, "kept": 5},
+    "replies-twice": {"rest": True, "times": 2},
 }
 
 
@@ -594,7 +598,8 @@ def test_a_task_that_was_cancelled_leaves_its_answer_to_nobody(
     async def cancelled() -> None:
         task = asyncio.ensure_future(getattr(queue.queue, step[0])(*step[1:]))
         loop = asyncio.get_running_loop()
-        proxy.fault(verb, hang=True, after=lambda: loop.call_soon_threadsafe(task.cancel))
+        soon = lambda: loop.call_soon_threadsafe(loop.call_later, 0.02, task.cancel)
+        proxy.fault(verb, hang=True, after=soon)
         with pytest.raises(asyncio.CancelledError):
             await task
 
@@ -604,6 +609,29 @@ def test_a_task_that_was_cancelled_leaves_its_answer_to_nobody(
     for step in [("reserve",), ("ack", "held", 1), ("cancel", "nobody"), ("enqueue", "more", "x")]:
         check(queue, model, step)
     assert state(far, queue) == ordered(model)
+
+
+@pytest.mark.parametrize("far", ["async"], indirect=True)
+@pytest.mark.parametrize("turns", range(6))
+def test_a_task_is_cancelled_whenever_it_is(far: Lab, proxy: Proxy, turns: int) -> None:
+    """In each of the first turns of the loop: before, while and after the request is sent."""
+    queue = far.queue(redis=own(far, proxy, socket_timeout=0.2))
+    queue.enqueue("first")
+
+    async def cancelled() -> None:
+        proxy.fault("enqueue", hang=True)
+        task = asyncio.ensure_future(queue.queue.enqueue("second"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    far._loop.run_until_complete(cancelled())
+
+    proxy.come_back()
+    assert queue.enqueue("third") is True
+    assert queue.reserve().id == "first"
 
 
 # The server stays away
@@ -650,7 +678,7 @@ def test_a_job_found_out_by_its_request_has_the_true_claim_token(
     assert queue.ack(job.id, job.attempt, token=job.token) is True
 
 
-@each_refused
+@pytest.mark.parametrize("step", REFUSED[::3], ids=title)
 def test_an_unknown_refusal_is_found_out_by_its_request(
     far: Lab, proxy: Proxy, impatient: None, step: Step
 ) -> None:
@@ -683,14 +711,13 @@ def test_a_call_that_was_never_sent_is_no_unknown_outcome(
 
 
 @pytest.mark.parametrize("rest", [False, True], ids=["reply", "replies"])
-@pytest.mark.parametrize("kept", [0, 10**6], ids=["none", "first"])
 def test_the_rest_of_a_list_is_executed_by_the_request_of_its_first(
-    far: Lab, proxy: Proxy, impatient: None, rest: bool, kept: int
+    far: Lab, proxy: Proxy, impatient: None, rest: bool
 ) -> None:
     expected, after, calls = undisturbed(far, proxy)
     for position in range(calls):
         queue = far.queue(capacity=2)
-        proxy.fault(skip=position, rest=rest, kept=kept, after=proxy.go)
+        proxy.fault(skip=position, rest=rest, after=proxy.go)
         with pytest.raises(OutcomeUnknown) as caught:
             queue.execute(list(map(operation, MIX)))
         proxy.come_back()
@@ -720,16 +747,16 @@ def test_a_request_token_of_the_users_own_has_one_effect(far: Lab, step: Step) -
     assert state(far, queue) == ordered(model)
 
 
-@pytest.mark.parametrize(("step", "other"), list(permutations(EFFECTIVE, 2)), ids=title)
-def test_a_request_token_used_for_another_call_is_refused(
-    far: Lab, step: Step, other: Step
-) -> None:
+@each_effective
+def test_a_request_token_used_for_another_call_is_refused(far: Lab, step: Step) -> None:
     queue, model = furnished(far)
     check(queue, model, step, request="order:17")
     before = far.dump(queue)
 
-    with pytest.raises(RequestRefused):
-        ask(queue, other, request="order:17")
+    for other in [*EFFECTIVE, *REFUSED]:
+        if other != step:
+            with pytest.raises(RequestRefused):
+                ask(queue, other, request="order:17")
 
     assert far.dump(queue) == before
 

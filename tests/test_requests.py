@@ -12,7 +12,7 @@ def test_the_same_token_is_the_same_call(lab: Lab) -> None:
     assert [queue.enqueue("a", "A", request="r1") for _ in range(3)] == [True] * 3
     jobs = [queue.reserve(request="r2") for _ in range(3)]
     assert jobs == [jobs[0]] * 3
-    assert {job.token for job in jobs} == {"r2.1"}
+    assert {job.token for job in jobs} == {"r2/0.1"}
     assert [queue.retry("a", 1, error="e", request="r3") for _ in range(3)] == [True] * 3
     assert queue.reserve().attempt == 2
     assert [queue.ack("a", 2, request="r4") for _ in range(3)] == [True] * 3
@@ -73,11 +73,11 @@ def test_a_token_belongs_to_one_call(lab: Lab) -> None:
 
 def test_a_token_from_before_the_lanes_last_call_is_refused(lab: Lab) -> None:
     queue = lab.queue()
-    queue.enqueue("a", request="AAAAAAAAAAAA.0.5")
+    queue.enqueue("a", request="lane/0.5")
     before = lab.dump(queue)
 
     with pytest.raises(RequestRefused, match="later request"):
-        queue.enqueue("b", request="AAAAAAAAAAAA.0.4")
+        queue.enqueue("b", request="lane/0.4")
 
     assert lab.dump(queue) == before
 

@@ -21,13 +21,15 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any, cast
+from types import FrameType
+from typing import Any, NoReturn, cast
 
 import redis
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from durableq.codecs import BYTES
 from durableq.embedded import Embedded
 from durableq.operations import enqueue
 from durableq.queue import Queue
@@ -45,14 +47,29 @@ def main(folder: Path, workers: int) -> int:
         print(f"durableq: there are no files in {folder.absolute()}", file=sys.stderr)
         return 2
     console = Console()
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return _demo(console, folder, files, workers)
+    except KeyboardInterrupt:
+        print("durableq: interrupted", file=sys.stderr)
+        return 130
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _demo(console: Console, folder: Path, files: list[str], workers: int) -> int:
     with _own_server() as server, contextlib.ExitStack() as stack:
-        queue = stack.enter_context(Queue(_QUEUE))
+        queue = stack.enter_context(Queue(_QUEUE, codec=BYTES))
         crew = _Crew(workers)
         stack.callback(crew.end)
         console.print(
             f"{len(files)} files in {folder.absolute()}, one job each; {workers} worker processes; "
             f"a {_kind(server)} with appendfsync always",
             soft_wrap=True,
+            markup=False,
+            highlight=False,
         )
         ledger = _Ledger()
         with _progress(console) as progress:
@@ -90,7 +107,7 @@ class _Ledger:
 
 
 def _run(
-    queue: Queue[str],
+    queue: Queue[bytes],
     server: Embedded,
     files: list[str],
     crew: "_Crew",
@@ -103,7 +120,8 @@ def _run(
     def accept(start: int, end: int) -> None:
         for first in range(start, end, _CHUNK):
             jobs = [(f"file-{i}", files[i]) for i in range(first, min(first + _CHUNK, end))]
-            outcomes = queue.execute([enqueue(id, file) for id, file in jobs])
+            # As bytes, since a file's name need not be text.
+            outcomes = queue.execute([enqueue(id, os.fsencode(file)) for id, file in jobs])
             ledger.accepted |= {id for (id, _), ok in zip(jobs, outcomes, strict=True) if ok}
 
     def collect(until: float) -> None:
@@ -140,6 +158,8 @@ class _Crew:
 
     def __init__(self, number: int) -> None:
         context = multiprocessing.get_context("spawn")
+        # Ctrl-C is for the parent, which ends its workers in order: they inherit not to hear it.
+        heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._stop = context.Event()
         self._pipes: dict[Any, int] = {}
         self._processes: list[BaseProcess] = []
@@ -150,6 +170,7 @@ class _Crew:
             there.close()
             self._pipes[here] = worker
             self._processes.append(process)
+        signal.signal(signal.SIGINT, heard)
 
     def completions(self) -> Iterator[tuple[int, str, tuple[str, int]]]:
         """Yield worker, id and result of each completion, until all workers have ended.
@@ -170,24 +191,22 @@ class _Crew:
         self._stop.set()
 
     def end(self) -> None:
-        """Wait for the workers to end; end those that do not."""
-        self._stop.set()
+        """End the workers: those that are done end by themselves, the others are killed."""
         for process in self._processes:
-            process.join(5)
-            if process.is_alive():
-                process.kill()
-                process.join()
+            process.join(0 if self._pipes else 5)
+            process.kill()
+            process.join()
 
 
 def _work(tell: Connection, stop: Event) -> None:
     """Reserve, hash, acknowledge, until told to stop and nothing waits."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us in order
     _silence()
-    with Queue(_QUEUE) as queue:
-        while True:
+    parent = multiprocessing.parent_process()
+    with Queue(_QUEUE, codec=BYTES) as queue, contextlib.suppress(BrokenPipeError):
+        while parent is not None and parent.is_alive():  # else nobody listens
             job = queue.reserve()
             if job is not None:
-                result = digest(job.payload)
+                result = digest(os.fsdecode(job.payload))
                 if queue.ack(job.id, job.attempt, token=job.token):
                     tell.send((job.id, result))
             elif stop.is_set():

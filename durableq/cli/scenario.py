@@ -138,7 +138,8 @@ def read(file: str, *, check: bool) -> Iterator[Scenario]:
     except OSError as error:
         raise Malformed(f"{name}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise Malformed(f"{name}: it is not UTF-8 text: {error}") from error
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise Malformed(f"{name}:{line}: it is not UTF-8 text: {error}") from error
     text = text.removeprefix("\ufeff")
     for line, source in _objects(name, text):
         place = f"{name}:{line}"
@@ -160,9 +161,10 @@ def _objects(name: str, text: str) -> Iterator[tuple[int, Any]]:
         try:
             yield lines[0][0], _load(text)
         except ValueError as error:
-            told = error if len(lines) > 1 else first
+            if len(lines) == 1 or _is_object(lines[1][1]):
+                raise Malformed(f"{name}:{lines[0][0]}: it is not JSON: {first}") from first
             line = getattr(error, "lineno", lines[0][0])
-            raise Malformed(f"{name}:{line}: it is not JSON: {told}") from error
+            raise Malformed(f"{name}:{line}: it is not JSON: {error}") from error
         return
     for n, line in lines:
         try:
@@ -181,6 +183,13 @@ def _load(text: str) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(_load(line), dict)
+    except ValueError:
+        return False
+
+
 def _scenario(place: str, source: Any, *, check: bool) -> Scenario:
     if not isinstance(source, dict):
         raise Malformed(f"a scenario is an object, not {_shown(source)}")
@@ -190,7 +199,7 @@ def _scenario(place: str, source: Any, *, check: bool) -> Scenario:
     capacity, ops, expect = source["capacity"], source["ops"], source.get("expect")
     if not isinstance(ops, list):
         raise Malformed(f'"ops" is an array, not {_shown(ops)}')
-    if expect is not None and not isinstance(expect, list):
+    if (check or expect is not None) and not isinstance(expect, list):
         raise Malformed(f'"expect" is an array, not {_shown(expect)}')
     check_capacity(capacity)
     queues: list[list[Operation]] = [[]]

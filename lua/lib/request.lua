@@ -17,11 +17,20 @@ local function receipt_of(lane)
   end
 end
 
--- begin(field) -> error reply, answer of the first run, META's field
-local function begin(field)
-  local meta = call('HMGET', META, 'format', field)
+local neighbors -- some other lanes, where this one is new
+
+-- begin(number, ...) -> error reply, answer of the first run, the numbers of META asked for
+local function begin(...)
+  local meta = call('HMGET', META, 'format', ...)
   if meta[1] ~= '1' then
     return redis.error_reply(meta[1] and 'NEWFORMAT ' .. meta[1] or 'NOQUEUE')
+  end
+  for i = 2, #meta do
+    local value = tonumber(meta[i])
+    if meta[i] and meta[i] ~= '' and not (value and value >= 0) then
+      return redis.error_reply('CORRUPT a number of the settings cannot be read: ' .. meta[i])
+    end
+    meta[i] = value
   end
   local number, receipt = receipt_of(LANE)
   if number == tonumber(NUMBER) then
@@ -29,7 +38,7 @@ local function begin(field)
     if fingerprint ~= FINGERPRINT then
       return redis.error_reply('REUSED this request token belongs to a different call')
     end
-    return nil, answer, meta[2]
+    return nil, answer, meta[2], meta[3]
   elseif number and number > tonumber(NUMBER) then
     return redis.error_reply('SUPERSEDED a later request has used this lane')
   elseif AFTER ~= '' and AFTER ~= '-' then
@@ -38,7 +47,10 @@ local function begin(field)
       return redis.error_reply('OUTOFORDER the request before this one has not run')
     end
   end
-  return nil, nil, meta[2]
+  if not number then
+    neighbors = call('HRANDFIELD', RECEIPTS, 3, 'WITHVALUES')
+  end
+  return nil, nil, meta[2], meta[3]
 end
 
 -- split(answer): the items of a receipt's answer, as a plain reply
@@ -50,17 +62,14 @@ local function split(answer)
   return items
 end
 
--- finish(answer, time): leaves the receipt, a script's last write. A lane that is new pays for a
--- look at three others, and those unused for an hour go.
+-- finish(answer, time): leaves the receipt, a script's last write. Where a lane is new, those of its
+-- neighbors that were unused for an hour go.
 local function finish(answer, time)
-  local receipt = NUMBER .. ' ' .. time .. ' ' .. FINGERPRINT .. ' ' .. table.concat(answer, ',')
-  if call('HSET', RECEIPTS, LANE, receipt) == 1 then
-    local sample = call('HRANDFIELD', RECEIPTS, 3, 'WITHVALUES')
-    for i = 1, #sample, 2 do
-      local used = tonumber(string.match(sample[i + 1], '^%d+ (%d+)'))
-      if used and used < time - 3600000 then
-        call('HDEL', RECEIPTS, sample[i])
-      end
+  call('HSET', RECEIPTS, LANE, NUMBER .. ' ' .. time .. ' ' .. FINGERPRINT .. ' ' .. table.concat(answer, ','))
+  for i = 1, neighbors and #neighbors or 0, 2 do
+    local used = tonumber(string.match(neighbors[i + 1], '^%d+ (%d+)'))
+    if used and used < time - 3600000 then
+      call('HDEL', RECEIPTS, neighbors[i])
     end
   end
   return answer
