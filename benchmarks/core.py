@@ -19,8 +19,8 @@ import redis
 
 from durableq import Queue, operations
 from durableq.delivery import Delivery
-from durableq.embedded import find_program
 from durableq.operations import Operation, Plan
+from durableq.program import find_program
 from durableq.scripts import script
 
 PAYLOAD = "x" * 100

@@ -81,16 +81,15 @@ class AsyncClient:
     async def _connection(self) -> Any:
         if self._closed:
             raise RuntimeError("this queue was closed")
-        try:
+        with contextlib.suppress(IndexError):
             return self._idle.pop()
-        except IndexError:
-            if self._endpoint.embedded is None:
-                connection = self._endpoint.connection()
-            else:
-                connection = await asyncio.to_thread(self._endpoint.connection)
-            async with asyncio.timeout(self._endpoint.timeout):
-                await connection.connect()
-            return connection
+        if self._endpoint.embedded is None:
+            connection = self._endpoint.connection()
+        else:
+            connection = await asyncio.to_thread(self._endpoint.connection)
+        async with asyncio.timeout(self._endpoint.timeout):
+            await connection.connect()
+        return connection
 
     async def close(self) -> None:
         """Close the connections. Safe to call twice."""

