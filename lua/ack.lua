@@ -1,5 +1,5 @@
 -- ack(id, attempt, token ...) -> per item: ok | stale N | waiting | delayed | finished | cancelled | unknown
--- include: request holder
+-- include: answer holder
 local failure, answer = begin()
 if failure then return failure end
 if answer then return split(answer) end

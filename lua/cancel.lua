@@ -1,5 +1,5 @@
 -- cancel(id ...) -> per item: ok | finished | cancelled | unknown
--- include: request jobs fate waiting
+-- include: answer jobs fate waiting
 local failure, answer, ghosts = begin('ghosts')
 if failure then return failure end
 if answer then return split(answer) end

@@ -1,5 +1,5 @@
 -- configure(capacity) -> {ok}: '' is unbounded; a smaller capacity only refuses new jobs
--- include: request
+-- include: answer
 local failure, answer = begin('sequence')
 if failure then return failure end
 if answer then return split(answer) end

@@ -1,5 +1,5 @@
 -- enqueue(id, payload ...) -> per item: ok | duplicate same|different | finished | cancelled | full ...
--- include: request record fate
+-- include: answer record fate
 local MAX_PAYLOAD = 1048576
 
 local failure, answer, capacity = begin('capacity', 'sequence')

@@ -1,5 +1,5 @@
 -- reserve() -> {jobs, next due (ms), more due, failed, then per job: id, attempt, payload}
--- include: request held head
+-- include: answer held head
 local failure, answer, ghosts = begin('ghosts')
 if failure then return failure end
 ghosts = ghosts or 0

@@ -1,5 +1,5 @@
 -- retry(id, attempt, token, error ...) -> per item: ok | stale N | waiting | delayed | finished | cancelled | unknown
--- include: request holder
+-- include: answer holder
 local failure, answer = begin('sequence')
 if failure then return failure end
 if answer then return split(answer) end

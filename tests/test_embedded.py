@@ -23,7 +23,9 @@ from redis.retry import Retry
 from support import await_true
 
 from durableq import AsyncQueue, EmbeddedServerError, Queue, embedded
-from durableq.embedded import Embedded, find_program
+from durableq import program as programs
+from durableq.embedded import Embedded
+from durableq.program import find_program
 
 KINDS = ["Queue", "AsyncQueue"]
 NOBODY = 65534
@@ -622,7 +624,7 @@ def test_never_forbids_it(monkeypatch, home, kind):
 @pytest.fixture
 def nothing_installed(monkeypatch, fresh_lookup, short_folder) -> Path:
     """An empty PATH, of which the folder is returned, and no package with a server."""
-    monkeypatch.setattr(embedded, "_packaged", lambda: None)
+    monkeypatch.setattr(programs, "_packaged", lambda: None)
     monkeypatch.delenv("DURABLEQ_SERVER", raising=False)
     monkeypatch.setenv("PATH", str(short_folder / "bin"))
     return short_folder / "bin"
@@ -645,7 +647,7 @@ def test_programs_are_looked_for_in_their_order(nothing_installed, monkeypatch, 
     valkey = program(nothing_installed / "valkey-server", "Valkey server v=8.0.1 sha=0")
     assert found() == valkey
     packaged = program(short_folder / "packaged", "Valkey server v=9.1.2 sha=0")
-    monkeypatch.setattr(embedded, "_packaged", lambda: str(packaged))
+    monkeypatch.setattr(programs, "_packaged", lambda: str(packaged))
     assert found() == packaged
     explicit = program(short_folder / "explicit", "Redis server v=10.0.0 sha=0")
     monkeypatch.setenv("DURABLEQ_SERVER", str(explicit))

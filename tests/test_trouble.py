@@ -33,8 +33,8 @@ from durableq import (
     policy,
     queues,
 )
-from durableq.program import find_program
 from durableq.keys import PARTS, registry_key
+from durableq.program import find_program
 from durableq.scripts import script
 
 Step = tuple[Any, ...]

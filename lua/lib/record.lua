@@ -5,11 +5,13 @@
 -- deaths, limit ('' for none), priority, sequence, enqueued (ms), changed (ms after enqueued), claim
 -- token ('' unless in flight), worker (the rest). Numbers stay text: they are compared and copied.
 local function read(text)
-  local job = {}
-  job.state, job.attempt, job.spent, job.deaths, job.limit, job.priority, job.sequence,
-    job.enqueued, job.changed, job.token, job.worker = string.match(
-    text, '^1([wdf]) (%d+) (%d+) (%d+) (%d*) (%-?%d+) (%d+) (%d+) (%-?%d+) (%S*) (.*)$')
-  return job.state and job
+  local state, attempt, spent, deaths, limit, priority, sequence, enqueued, changed, token, worker =
+    string.match(text, '^1([wdf]) (%d+) (%d+) (%d+) (%d*) (%-?%d+) (%d+) (%d+) (%-?%d+) (%S*) (.*)$')
+  return state and {
+    state = state, attempt = attempt, spent = spent, deaths = deaths, limit = limit,
+    priority = priority, sequence = sequence, enqueued = enqueued, changed = changed,
+    token = token, worker = worker,
+  }
 end
 
 local function write(job)
