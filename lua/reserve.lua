@@ -28,22 +28,12 @@ for i, id in ipairs(ids) do
   end
 end
 local time = now()
-local left = ghosts > 0 and call('LLEN', FRONT) + call('LLEN', WAITING) - looked
 
-for _, list in ipairs({ FRONT, WAITING }) do
-  if used[list] > 0 then call('LPOP', list, used[list]) end
-end
-if looked > taken then
-  ghosts = ghosts - looked + taken
-  call('HSET', META, 'ghosts', ghosts)
-end
+take(used, looked - taken, ghosts)
 if unfinished then
   -- Only ghosts have gone: the answer is not known yet, and the caller comes again.
   for i = #ids, again + 1, -1 do call('LPUSH', FRONT, ids[i]) end
   return redis.error_reply('AGAIN cancelled jobs stood before the waiting ones')
-elseif ghosts > 0 and left == ghosts then
-  call('UNLINK', FRONT, WAITING)
-  call('HSET', META, 'ghosts', 0)
 end
 
 local receipt, records, leases = {}, {}, {}

@@ -26,3 +26,17 @@ local function look(wanted, ids, jobs)
   end
   return nil, used, looked, #ids < wanted and looked == bound
 end
+
+-- take(used, met, ghosts): removes what was looked at from the lists, `met` of the ghosts among it;
+-- where ghosts are all that is left, those, too
+local function take(used, met, ghosts)
+  local left = ghosts > 0 and call('LLEN', FRONT) + call('LLEN', WAITING) - used[FRONT] - used[WAITING]
+  for _, list in ipairs({ FRONT, WAITING }) do
+    if used[list] > 0 then call('LPOP', list, used[list]) end
+  end
+  if ghosts > 0 and left == ghosts - met then
+    call('UNLINK', FRONT, WAITING)
+    met = ghosts
+  end
+  if met > 0 then call('HINCRBY', META, 'ghosts', -met) end
+end
