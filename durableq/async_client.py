@@ -6,10 +6,16 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    RedisError,
+    ResponseError,
+)
 
 from durableq.connect import Endpoint, endpoint
 from durableq.delivery import Call, Delivery, Lanes
+from durableq.errors import DurableQueueError, QueueClosed, left_behind
 
 MAX_CONNECTIONS = 64
 """The most connections at a time; further calls wait for one."""
@@ -33,9 +39,9 @@ class AsyncClient:
         self._reached = self._endpoint.embedded is not None
         self._closed = False
 
-    async def run(self, queue: str, calls: Sequence[Call]) -> list[Any]:
-        """Run calls that need no request token of the user's; return their replies."""
-        delivery = Delivery(queue, calls, self.lanes)
+    async def run(self, queue: str, calls: Sequence[Call], request: str | None = None) -> list[Any]:
+        """Run `calls`, under the user's request token if there is one; return the replies."""
+        delivery = Delivery(queue, calls, self.lanes, request)
         await self.deliver(delivery)
         return delivery.replies
 
@@ -51,13 +57,13 @@ class AsyncClient:
                     sent = True
                     async with asyncio.timeout(self._endpoint.timeout):
                         replies = await _exchange(connection, delivery.commands())
-                except (RedisError, OSError) as error:
+                except (RedisError, OSError, DurableQueueError) as error:
                     pause = delivery.trouble(error, sent=sent, patient=self._reached)
                 else:
-                    if self._loop is loop:
-                        self._idle.append(connection)
-                    else:
+                    if self._closed or self._loop is not loop or left_behind(replies):
                         await connection.disconnect(nowait=True)
+                    else:
+                        self._idle.append(connection)
                     pause = delivery.received(replies)
             if pause:
                 await asyncio.sleep(pause)
@@ -80,15 +86,19 @@ class AsyncClient:
 
     async def _connection(self) -> Any:
         if self._closed:
-            raise RuntimeError("this queue was closed")
+            raise QueueClosed("this queue, or the client that it shares, was closed")
         with contextlib.suppress(IndexError):
             return self._idle.pop()
         if self._endpoint.embedded is None:
             connection = self._endpoint.connection()
         else:
             connection = await asyncio.to_thread(self._endpoint.connection)
-        async with asyncio.timeout(self._endpoint.timeout):
-            await connection.connect()
+        try:
+            async with asyncio.timeout(self._endpoint.timeout):
+                await connection.connect()
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
         return connection
 
     async def close(self) -> None:
@@ -117,6 +127,9 @@ async def _exchange(connection: Any, commands: Sequence[tuple[Any, ...]]) -> lis
                 replies.append(await connection.read_response(disable_decoding=True))
             except ResponseError as error:
                 replies.append(error)
+            except (BusyLoadingError, AuthenticationError) as error:
+                # Replies, too, but redis-py has closed the connection for them.
+                return [*replies, error]
     except BaseException:
         # Whatever it was, a reply may be left unread: nobody else may have this connection.
         await connection.disconnect(nowait=True)

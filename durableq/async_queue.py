@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar, overload
+from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, overload
 
 from redis.asyncio import Redis
 
@@ -30,10 +30,11 @@ class AsyncQueue(Generic[T]):
 
     Capacity and codec are stored with the queue: leave them out to adopt what is stored.
 
-    Raises SettingsMismatch if a given one differs from the stored one, InvalidArgument or
-    TypeError for an argument that cannot be used. Every operation may raise ServerUnavailable or
-    ServerRefused (nothing changed), OutcomeUnknown (it may have run), QueueNotFound (the queue was
-    destroyed) and QueueCorrupt.
+    Raises InvalidArgument or TypeError for an argument that cannot be used. A `Queue` is made or
+    found at once, an `AsyncQueue` by its first call, or by `async with`: then SettingsMismatch is
+    raised if a given setting differs from the stored one. Every operation may raise
+    ServerUnavailable or ServerRefused (it changed nothing), OutcomeUnknown (it may have run),
+    QueueNotFound (the queue was destroyed) and QueueCorrupt.
     """
 
     @overload
@@ -74,6 +75,12 @@ class AsyncQueue(Generic[T]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
+    def __reduce__(self) -> NoReturn:
+        kind = type(self).__name__
+        raise TypeError(
+            f"a {kind} cannot be sent to another process: make one there, {kind}({self.name!r})"
+        )
+
     async def __aenter__(self) -> Self:
         await self._open()
         return self
@@ -104,7 +111,9 @@ class AsyncQueue(Generic[T]):
     async def reserve(self, *, request: str | None = None) -> Job[T] | None:
         """Hand out the oldest waiting job, which is then in flight; None if nothing waits.
 
-        Its attempt is 1 at the first reservation and one more at each later one.
+        Its attempt is 1 at the first reservation and one more at each later one. A call that is
+        interrupted or cancelled may have reserved a job all the same: a `request` of your own,
+        repeated, gets it.
 
         Raises DecodeError if the payload cannot be decoded: the job is in flight all the same.
         """
@@ -169,19 +178,20 @@ class AsyncQueue(Generic[T]):
         Operations are made by `durableq.operations`. Many are sent in few round trips. They are
         not one transaction: other clients' operations may come in between, and if an error is
         raised, its `outcomes` are those of the operations that ran before. To go on then, execute
-        the rest, with `request=error.request` if it is an OutcomeUnknown.
+        the rest, not the whole, with `request=error.request` if it is an OutcomeUnknown.
         """
         if isinstance(operation, Operation):
             return (await self._run([operation], request))[0]
         return await self._run(list(operation), request)
 
-    async def configure(self, *, capacity: int | None) -> None:
+    async def configure(self, *, capacity: int | None, request: str | None = None) -> None:
         """Change the stored settings; other clients obey with their next operation.
 
-        A capacity below the number of active jobs only refuses new ones.
+        A capacity below the number of active jobs only refuses new ones. `request` is the token of
+        an `OutcomeUnknown`.
         """
         await self._open()
-        await self.client.run(self.name, [self._definition.configuring(capacity)])
+        await self.client.run(self.name, [self._definition.configuring(capacity)], request)
 
     async def settings(self) -> Settings:
         """Return the stored settings."""

@@ -10,10 +10,16 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    RedisError,
+    ResponseError,
+)
 
 from durableq.connect import Endpoint, endpoint
 from durableq.delivery import Call, Delivery, Lanes
+from durableq.errors import DurableQueueError, QueueClosed, left_behind
 
 
 class Client:
@@ -30,9 +36,9 @@ class Client:
         self._reached = self._endpoint.embedded is not None
         self._closed = False
 
-    def run(self, queue: str, calls: Sequence[Call]) -> list[Any]:
-        """Run calls that need no request token of the user's; return their replies."""
-        delivery = Delivery(queue, calls, self.lanes)
+    def run(self, queue: str, calls: Sequence[Call], request: str | None = None) -> list[Any]:
+        """Run `calls`, under the user's request token if there is one; return the replies."""
+        delivery = Delivery(queue, calls, self.lanes, request)
         self.deliver(delivery)
         return delivery.replies
 
@@ -45,17 +51,17 @@ class Client:
                 self._reached = True
                 sent = True
                 replies = _exchange(connection, delivery.commands())
-            except (RedisError, OSError) as error:
+            except (RedisError, OSError, DurableQueueError) as error:
                 pause = delivery.trouble(error, sent=sent, patient=self._reached)
             else:
-                self._idle.append(connection)
+                self._release(connection, replies)
                 pause = delivery.received(replies)
             if pause:
                 time.sleep(pause)
 
     def _connection(self) -> Any:
         if self._closed:
-            raise RuntimeError("this queue was closed")
+            raise QueueClosed("this queue, or the client that it shares, was closed")
         if self._pid != os.getpid():
             # Forked: the sockets are the parent's. Ours are closed without a word to the server.
             self._idle, self._pid = [], os.getpid()
@@ -64,6 +70,12 @@ class Client:
         connection = self._endpoint.connection()
         connection.connect()
         return connection
+
+    def _release(self, connection: Any, replies: list[Any]) -> None:
+        if self._closed or left_behind(replies):
+            connection.disconnect()
+        else:
+            self._idle.append(connection)
 
     def close(self) -> None:
         """Close the connections. Safe to call twice."""
@@ -89,6 +101,9 @@ def _exchange(connection: Any, commands: Sequence[tuple[Any, ...]]) -> list[Any]
                 replies.append(connection.read_response(disable_decoding=True))
             except ResponseError as error:
                 replies.append(error)
+            except (BusyLoadingError, AuthenticationError) as error:
+                # Replies, too, but redis-py has closed the connection for them.
+                return [*replies, error]
     except BaseException:
         # Whatever it was, a reply may be left unread: nobody else may have this connection.
         connection.disconnect()

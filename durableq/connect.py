@@ -9,6 +9,7 @@ import os
 import re
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import redis
 import redis.asyncio
@@ -97,8 +98,12 @@ def endpoint(given: object, *, asynchronous: bool) -> Endpoint:
 def _pool(url: str, asynchronous: bool) -> Any:
     kind: Any = redis.asyncio.ConnectionPool if asynchronous else redis.ConnectionPool
     try:
-        return kind.from_url(url)
-    except ValueError:
+        parts = urlsplit(url)
+        if parts.scheme != "unix" and not re.fullmatch(r"(/\d*)?", parts.path):
+            raise ValueError("redis-py would take database 0")
+        pool = kind.from_url(url)
+        pool.connection_class(**pool.connection_kwargs)  # not connected: to try its options
+    except (ValueError, TypeError):
         # Neither the URL nor the parser's complaint, which may both hold a password.
         scheme = re.match(r"([a-z][a-z0-9+.-]*)://", url)
         told = f" (its scheme is {scheme[1]!r})" if scheme else ""
@@ -106,12 +111,13 @@ def _pool(url: str, asynchronous: bool) -> Any:
             f"the server's URL cannot be used{told}: write redis://HOST:PORT/DB, rediss://... or "
             "unix://PATH, with special characters in a user or password as %XX"
         ) from None
+    return pool
 
 
 def _copied(pool: Any, asynchronous: bool, source: object) -> Endpoint:
     arguments = {k: v for k, v in pool.connection_kwargs.items() if k not in _OURS}
     for limit in ("socket_timeout", "socket_connect_timeout"):
-        # Without a limit a frozen server would hold its callers for ever.
+        # Without a limit a frozen server would hold its callers forever.
         if arguments.get(limit) is None:
             arguments[limit] = policy.READ_TIMEOUT
     return _endpoint(pool.connection_class, arguments, asynchronous, source=source)

@@ -79,7 +79,9 @@ class Definition:
             and callable(getattr(codec, "encode", None))
             and callable(getattr(codec, "decode", None))
         ):
-            raise TypeError(f"a codec has a name, encode and decode; {codec!r:.80} has not")
+            raise TypeError(
+                f"a codec, such as durableq.JSON, has a name, encode and decode, not {codec!r:.60}"
+            )
         keys = queue_keys(check_prefix(prefix), name)
         return cls(name, prefix, capacity, codec, keys)
 
@@ -98,9 +100,13 @@ class Definition:
         """Return the codec to use, or raise if a setting given differs from the stored one."""
         stored = self.stored(reply)
         if self.capacity is not UNSET and self.capacity != stored.capacity:
+            has, given = (
+                "None (unbounded)" if capacity is None else str(capacity)
+                for capacity in (stored.capacity, self.capacity)
+            )
             raise SettingsMismatch(
-                f"queue {self.name!r} has capacity {stored.capacity}, not {self.capacity}: leave "
-                "it out to adopt what is stored, or change it with configure(capacity=...)"
+                f"queue {self.name!r} has capacity {has}, not {given}: leave it out to adopt what "
+                "is stored, or change it with configure(capacity=...)"
             )
         if self.codec is None and stored.codec not in BUILT_IN:
             raise SettingsMismatch(
@@ -121,8 +127,9 @@ class Definition:
     def destroying(self) -> list[Call]:
         """Return the calls that end the queue's lifetime."""
         return [
-            Call(script("destroy"), self.keys, (), tokened=False),
+            # First the hint: whoever makes the queue anew lists it again.
             _command(b"SREM", registry_key(self.prefix), self.name.encode()),
+            Call(script("destroy"), self.keys, (), tokened=False),
         ]
 
     def looking(self) -> list[Call]:

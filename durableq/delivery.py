@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NoReturn, TypeAlias
 
+from redis.exceptions import ResponseError
+
 from durableq import policy
 from durableq.errors import (
     NOT_RUN,
@@ -25,6 +27,7 @@ from durableq.errors import (
     DurableQueueError,
     InvalidName,
     OutcomeUnknown,
+    RequestRefused,
     ServerUnavailable,
     code_of,
     translated,
@@ -168,10 +171,11 @@ class Delivery:
         self.tokens: list[str] = []
         self._queue, self._calls, self._lanes = queue, calls, lanes
         self._own = request is None
-        self._request = lanes.next() if request is None else request_of(request)
+        self._request = None if request is None else request_of(request)
         self._window: list[Call] = []
         self._load: list[Script] = []
-        self._uncertain = False
+        # Whoever brings a token has sent it before, or may.
+        self._uncertain = request is not None
         self._tries, self._reloads, self._deadline = 0, 0, 0.0
         self.done = not calls
         if not self.done:
@@ -188,10 +192,13 @@ class Delivery:
             if call.last:
                 break
         tokened = [call for call in self._window if call.tokened]
+        if self._request is None and tokened:
+            self._request = self._lanes.next()
         previous = "-"
         for steps, call in enumerate(tokened):
+            assert self._request is not None  # noqa: S101
             request = call.request = self._request.neighbor(steps)
-            if len(tokened) > 1:
+            if len(tokened) > 1 or self._uncertain:
                 call.after = previous
                 previous = f"{request.seat} {request.number}"
 
@@ -214,11 +221,12 @@ class Delivery:
             self.tokens.append(self._window.pop(0).token)
         self._uncertain, self._tries, self._reloads = False, 0, 0
         self.done = len(self.replies) == len(self._calls)
-        if not self.done:
+        if self._request is not None:
+            if self.done and self._own:
+                self._lanes.answered(self._request)
             self._request = self._request.following()
+        if not self.done:
             self._fill()
-        elif self._own:
-            self._lanes.answered(self._request)
         return 0.0
 
     def _refused(self, error: Exception) -> float:
@@ -243,8 +251,16 @@ class Delivery:
         `sent` says whether the commands may have reached the server, `patient` whether it is
         worth waiting for (a server that was never reached is more likely a mistaken address).
         """
-        self._uncertain |= sent and not code_of(error)
-        if code_of(error) not in ("", *TRANSIENT):
+        if isinstance(error, DurableQueueError):
+            self._give_up(error, error)
+        if sent and not code_of(error):
+            self._uncertain = True
+            if self._window[0].tokened and not self._window[0].after:
+                # Even if refused now it leaves a receipt: should the first sending still be under
+                # way, it finds it and does not run behind our back.
+                self._window[0].after = "-"
+        refused = isinstance(error, ResponseError) and code_of(error) not in TRANSIENT
+        if refused or code_of(error) not in ("", *TRANSIENT):
             self._give_up(translated(error, self._queue), error)
         if not patient:
             self._give_up(self._unavailable(error), error)
@@ -263,6 +279,11 @@ class Delivery:
         return ServerUnavailable(f"queue {self._queue!r}: the server is unavailable: {error}")
 
     def _give_up(self, failure: DurableQueueError, error: Exception) -> NoReturn:
-        if self._uncertain and self._window[0].tokened:
-            failure = OutcomeUnknown(self._window[0].token, str(error) or repr(error))
-        raise failure from error
+        if not self._uncertain or isinstance(failure, RequestRefused):
+            if self._own and self._request is not None:
+                self._lanes.answered(self._request)
+        else:
+            failure = OutcomeUnknown(
+                self._window[0].token, f"queue {self._queue!r}: {str(error) or repr(error)}"
+            )
+        raise failure from (None if failure is error else error)

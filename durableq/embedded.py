@@ -78,8 +78,9 @@ class Embedded:
         """Count one user less; with the last one gone, stop the server if no process uses it."""
         with self._guard:
             self._users -= 1
-            if self._users == 0:
-                self.stop_unused()
+            last = self._users == 0
+        if last:
+            self.stop_unused()
 
     def ready(self) -> None:
         """See to it that the server runs and answers: find it, or start it on its data.
@@ -234,8 +235,7 @@ def _make_private(folder: Path) -> None:
 @cache
 def _announce(home: Path) -> None:
     _log.warning(
-        "no server's URL was given: using the embedded server of this machine and user, in %s "
-        "(to share queues between machines set DURABLEQ_URL)",
+        "no server was given: using the embedded server in %s (DURABLEQ_URL names another)",
         home,
     )
 

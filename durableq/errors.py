@@ -5,6 +5,7 @@ the answer could not be had, or that the arguments cannot be sent. Wrong types a
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import redis.exceptions
@@ -67,7 +68,15 @@ class UnsupportedFormat(DurableQueueError):
 
 
 class RequestRefused(DurableQueueError):
-    """A request token was used for a different call, or its lane has moved on; nothing changed."""
+    """The server does not know this request as it should; this call changed nothing.
+
+    Its token was used for a different call, a later call has used its lane, or the call of the same
+    list before it is lost on the server.
+    """
+
+
+class QueueClosed(DurableQueueError, RuntimeError):
+    """The queue, or the client that it shares, was closed."""
 
 
 class EmbeddedServerError(DurableQueueError):
@@ -90,7 +99,7 @@ class OutcomeUnknown(DurableQueueError, redis.exceptions.ConnectionError):
     """The request was sent, no answer came, and the server stays away: it may have run.
 
     Repeat the same call with `request=error.request` within an hour to have its one effect and
-    its true answer.
+    its true answer. `request` is "" for what may simply be repeated (`destroy`).
     """
 
     def __init__(self, request: str, cause: str) -> None:
@@ -99,6 +108,8 @@ class OutcomeUnknown(DurableQueueError, redis.exceptions.ConnectionError):
         self.cause = cause
 
     def __str__(self) -> str:
+        if not self.request:
+            return f"no answer, and it may have run ({self.cause}): repeat the call"
         return (
             f"no answer to request {self.request}, which may have run ({self.cause}): "
             "repeat the call with this request= to find out"
@@ -112,13 +123,14 @@ _BY_CODE: dict[str, type[DurableQueueError]] = {
     "WRONGTYPE": QueueCorrupt,
     "REUSED": RequestRefused,
     "SUPERSEDED": RequestRefused,
+    "OUTOFORDER": RequestRefused,
     "TOOLARGE": InvalidPayload,
 }
 
 TRANSIENT = frozenset({"LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN", "CLUSTERDOWN"})
 """Codes of servers that do not run a command now but will soon."""
 
-NOT_RUN = frozenset({"NOSCRIPT", "AGAIN", "OUTOFORDER"})
+NOT_RUN = frozenset({"NOSCRIPT", "AGAIN"})
 """Codes of calls that did not run and are sent again at once."""
 
 _CODES = (
@@ -146,6 +158,17 @@ _BY_CLASS: tuple[tuple[type[Exception], str], ...] = (
     (redis.exceptions.ClusterDownError, "CLUSTERDOWN"),
     (redis.exceptions.AuthenticationError, "NOAUTH"),
 )
+
+
+_LEAVE = frozenset({"LOADING", "READONLY", "MASTERDOWN", "NOAUTH"})
+
+
+def left_behind(replies: Sequence[Any]) -> bool:
+    """Tell whether a server that gives these replies is one to connect to anew.
+
+    It may no longer be the one that its name or address leads to.
+    """
+    return any(isinstance(reply, Exception) and code_of(reply) in _LEAVE for reply in replies)
 
 
 def code_of(error: Exception) -> str:

@@ -25,6 +25,9 @@ MAX_BATCH = 250
 """The most items in one call, which bounds the time that the server spends on it."""
 
 MAX_BATCH_BYTES = 4 * MAX_PAYLOAD
+MAX_RESERVES = 32
+"""The same for reserves, whose payloads may be of any size."""
+
 
 _MAX_ATTEMPT = 2**53
 _DONE: Outcome[Any] = Outcome(Reason.DONE)
@@ -51,6 +54,8 @@ class Operation:
     """What the queue's codec is to encode as one more argument."""
     last: bool = False
     """Whether its answer must be read before anything else is sent (see `Call`)."""
+    most: int = MAX_BATCH
+    """The most of its kind in one call."""
 
     def encoded(self, codec: Codec[Any]) -> tuple[bytes, ...]:
         """Return the arguments of the script for this item."""
@@ -96,7 +101,7 @@ def _batches(
             raise TypeError(f"execute takes operations, not {type(operation).__name__}")
         more = operation.encoded(codec)
         more_size = sum(map(len, more))
-        full = items == MAX_BATCH or size + more_size > MAX_BATCH_BYTES
+        full = items == operation.most or size + more_size > MAX_BATCH_BYTES
         if first is not None and (operation.kind != first.kind or full):
             yield first, tuple(args), items
             first = None
@@ -152,6 +157,8 @@ def _error_text(value: object) -> bytes:
 def _encode(id: bytes, payload: Any, codec: Codec[Any]) -> bytes:
     try:
         data = codec.encode(payload)
+    except TypeError as error:
+        raise TypeError(f"the payload of job {id.decode()!r}: {error}") from error
     except (ValueError, RecursionError) as error:
         raise InvalidPayload(
             f"the payload of job {id.decode()!r} cannot be encoded by the codec "
@@ -172,6 +179,8 @@ def _encode(id: bytes, payload: Any, codec: Codec[Any]) -> bytes:
 
 def _read_words(reply: Reply) -> list[Outcome[Any]]:
     """Read a reply of one text per item: a reason and what belongs to it."""
+    if len(reply.value) != reply.count:
+        raise QueueCorrupt(f"a script answered {len(reply.value)} items of {reply.count}")
     return [_DONE if words == b"ok" else _refusal(words.decode()) for words in reply.value]
 
 
@@ -219,7 +228,7 @@ def enqueue(id: str, payload: Any = "") -> Operation:
 
 def reserve() -> Operation:
     """Hand out the oldest waiting job; see `Queue.reserve`."""
-    return Operation("reserve", _read_jobs, last=True)
+    return Operation("reserve", _read_jobs, last=True, most=MAX_RESERVES)
 
 
 def ack(id: str, attempt: int, *, token: str | None = None) -> Operation:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar, overload
+from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, overload
 
 from redis import Redis
 
@@ -30,10 +30,11 @@ class Queue(Generic[T]):
 
     Capacity and codec are stored with the queue: leave them out to adopt what is stored.
 
-    Raises SettingsMismatch if a given one differs from the stored one, InvalidArgument or
-    TypeError for an argument that cannot be used. Every operation may raise ServerUnavailable or
-    ServerRefused (nothing changed), OutcomeUnknown (it may have run), QueueNotFound (the queue was
-    destroyed) and QueueCorrupt.
+    Raises InvalidArgument or TypeError for an argument that cannot be used. A `Queue` is made or
+    found at once, an `AsyncQueue` by its first call, or by `async with`: then SettingsMismatch is
+    raised if a given setting differs from the stored one. Every operation may raise
+    ServerUnavailable or ServerRefused (it changed nothing), OutcomeUnknown (it may have run),
+    QueueNotFound (the queue was destroyed) and QueueCorrupt.
     """
 
     @overload
@@ -79,6 +80,12 @@ class Queue(Generic[T]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
+    def __reduce__(self) -> NoReturn:
+        kind = type(self).__name__
+        raise TypeError(
+            f"a {kind} cannot be sent to another process: make one there, {kind}({self.name!r})"
+        )
+
     def __enter__(self) -> Self:
         self._open()
         return self
@@ -109,7 +116,9 @@ class Queue(Generic[T]):
     def reserve(self, *, request: str | None = None) -> Job[T] | None:
         """Hand out the oldest waiting job, which is then in flight; None if nothing waits.
 
-        Its attempt is 1 at the first reservation and one more at each later one.
+        Its attempt is 1 at the first reservation and one more at each later one. A call that is
+        interrupted or cancelled may have reserved a job all the same: a `request` of your own,
+        repeated, gets it.
 
         Raises DecodeError if the payload cannot be decoded: the job is in flight all the same.
         """
@@ -174,19 +183,20 @@ class Queue(Generic[T]):
         Operations are made by `durableq.operations`. Many are sent in few round trips. They are
         not one transaction: other clients' operations may come in between, and if an error is
         raised, its `outcomes` are those of the operations that ran before. To go on then, execute
-        the rest, with `request=error.request` if it is an OutcomeUnknown.
+        the rest, not the whole, with `request=error.request` if it is an OutcomeUnknown.
         """
         if isinstance(operation, Operation):
             return self._run([operation], request)[0]
         return self._run(list(operation), request)
 
-    def configure(self, *, capacity: int | None) -> None:
+    def configure(self, *, capacity: int | None, request: str | None = None) -> None:
         """Change the stored settings; other clients obey with their next operation.
 
-        A capacity below the number of active jobs only refuses new ones.
+        A capacity below the number of active jobs only refuses new ones. `request` is the token of
+        an `OutcomeUnknown`.
         """
         self._open()
-        self.client.run(self.name, [self._definition.configuring(capacity)])
+        self.client.run(self.name, [self._definition.configuring(capacity)], request)
 
     def settings(self) -> Settings:
         """Return the stored settings."""
@@ -202,9 +212,7 @@ class Queue(Generic[T]):
 
     def queues(self) -> list[str]:
         """Return the sorted names of the queues on this server with this prefix."""
-        registry = Registry(self._definition.prefix)
-        names = registry.names(self.client.run(self.name, registry.listing())[0])
-        return registry.existing(names, self.client.run(self.name, registry.checking(names)))
+        return _queues(self.client, self._definition.prefix)
 
     def close(self) -> None:
         """Close this queue's connections; the jobs stay. Safe to call twice."""
@@ -238,11 +246,15 @@ def queues(redis: "Redis | Client | str | None" = None, *, prefix: str = PREFIX)
 
     `redis` and `prefix` are those of `Queue`.
     """
-    registry = Registry(prefix)
     client = redis if isinstance(redis, Client) else Client(redis)
     try:
-        names = registry.names(client.run("", registry.listing())[0])
-        return registry.existing(names, client.run("", registry.checking(names)))
+        return _queues(client, prefix)
     finally:
         if client is not redis:
             client.close()
+
+
+def _queues(client: Client, prefix: str) -> list[str]:
+    registry = Registry(prefix)
+    names = registry.names(client.run("", registry.listing())[0])
+    return registry.existing(names, client.run("", registry.checking(names)))

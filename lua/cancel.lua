@@ -30,6 +30,9 @@ for i, id in ipairs(ids) do
   end
 end
 if #gone == 0 then return refuse(reply, 'free') end
+if (ghosts or 0) + #gone - #leases > front + behind then
+  return redis.error_reply('CORRUPT there are waiting jobs whose ids are in no list')
+end
 local time = now()
 
 call('HDEL', JOBS, unpack(gone))

@@ -1,6 +1,6 @@
 -- configure(capacity) -> {ok}: '' is unbounded; a smaller capacity only refuses new jobs
 -- include: answer
-local failure, answer = begin('sequence')
+local failure, answer = begin()
 if failure then return failure end
 if answer then return split(answer) end
 

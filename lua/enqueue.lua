@@ -22,8 +22,9 @@ local room = capacity and capacity - call('HLEN', JOBS)
 local reply, accepted, payload_of = {}, {}, {}
 for i, id in ipairs(ids) do
   if known[i] or payload_of[id] then
-    local stored = payload_of[id] or call('HGET', PAYLOADS, id)
-    reply[i] = stored == payloads[i] and 'duplicate same' or 'duplicate different'
+    local size = payload_of[id] and #payload_of[id] or call('HSTRLEN', PAYLOADS, id)
+    local same = size == #payloads[i] and (payload_of[id] or call('HGET', PAYLOADS, id)) == payloads[i]
+    reply[i] = same and 'duplicate same' or 'duplicate different'
   elseif retired[i] == 1 then
     reply[i] = fate(id)
   elseif room and room <= #accepted then

@@ -1,7 +1,7 @@
 import pytest
 from support import Lab
 
-from durableq import Job, Reason, operations
+from durableq import Job, QueueCorrupt, Reason, operations
 
 
 @pytest.mark.parametrize("gone", ["a", "b", "c"])
@@ -94,3 +94,18 @@ def test_the_lists_stay_short_however_many_are_cancelled(lab: Lab) -> None:
     assert longest < 4000
     jobs = queue.execute([operations.reserve()] * 1001)
     assert [job.job.id for job in jobs if job] == [f"parked{i}" for i in range(1000)]
+
+
+def test_a_waiting_job_whose_id_is_in_no_list_is_an_error_and_nothing_is_written(
+    lab: Lab,
+) -> None:
+    queue = lab.queue()
+    for id in "ab":
+        queue.enqueue(id)
+    lab.raw.delete(lab.key(queue, "waiting"))
+    before = lab.dump(queue)
+
+    with pytest.raises(QueueCorrupt, match="ids are in no list"):
+        queue.cancel("a")
+
+    assert lab.dump(queue) == before

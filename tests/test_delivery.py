@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 import redis
 
-from durableq import InvalidName, OutcomeUnknown, QueueCorrupt, ServerRefused, ServerUnavailable
+from durableq import (
+    InvalidName,
+    OutcomeUnknown,
+    QueueCorrupt,
+    RequestRefused,
+    ServerRefused,
+    ServerUnavailable,
+)
 from durableq import policy as policies
 from durableq.delivery import MAX_RELOADS, MAX_WINDOW, Call, Delivery, Lanes, request_of
 from durableq.scripts import script
@@ -79,6 +86,7 @@ def test_a_forked_process_has_lanes_of_its_own() -> None:
 
 def test_an_unanswered_call_is_sent_again_as_it_was() -> None:
     made = delivery(call())
+    made.trouble(redis.ConnectionError("gone"), sent=True, patient=True)
     before = made.commands()
 
     pause = made.trouble(redis.ConnectionError("gone"), sent=True, patient=True)
@@ -213,3 +221,39 @@ def test_other_request_tokens_are_refused(token: str) -> None:
         request_of(token)
     with pytest.raises(TypeError, match="request token is a str"):
         request_of(token.encode("utf-8", "replace"))
+
+
+def test_a_resent_call_leaves_a_receipt_even_if_refused() -> None:
+    made = delivery(call())
+    assert header(made.commands()[0])[2] == ""
+
+    made.trouble(redis.ConnectionError("gone"), sent=True, patient=True)
+
+    assert header(made.commands()[0])[2] == "-"
+
+
+def test_a_token_brought_along_means_that_it_may_have_run() -> None:
+    with pytest.raises(OutcomeUnknown):
+        delivery(call(), request="r1").trouble(
+            redis.ConnectionError("refused"), sent=False, patient=False
+        )
+
+
+def test_a_lost_predecessor_is_an_error_and_not_sent_for_again() -> None:
+    made = delivery(call(), call())
+    made.received([[b"ok"], error("NOSCRIPT x")])
+
+    with pytest.raises(RequestRefused):
+        made.received([b"sha", error("OUTOFORDER the request before this one has not run")])
+
+
+def test_what_certainly_did_not_run_gives_its_lane_back() -> None:
+    lanes = Lanes()
+    made = delivery(call(), lanes=lanes)
+    lane, number = header(made.commands()[0])[:2]
+    with pytest.raises(ServerRefused):
+        made.received([error("OOM command not allowed")])
+
+    assert header(delivery(call(), lanes=lanes).commands()[0])[:2] == (lane, number + 1)
+    assert delivery(lanes=lanes).done
+    assert header(delivery(call(), lanes=lanes).commands()[0])[0] != lane

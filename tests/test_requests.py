@@ -1,9 +1,11 @@
 """Request tokens in the user's hands, and the receipts behind them."""
 
 import pytest
-from support import Lab
+from support import Backend, Lab
 
-from durableq import InvalidName, RequestRefused, operations
+from durableq import TEXT, InvalidName, Queue, RequestRefused, operations
+from durableq.delivery import Delivery
+from durableq.operations import Plan
 
 
 def test_the_same_token_is_the_same_call(lab: Lab) -> None:
@@ -42,15 +44,15 @@ def test_a_repeated_call_changes_nothing(lab: Lab) -> None:
     assert lab.dump(queue) == before
 
 
-def test_a_refused_call_leaves_no_receipt_and_decides_again(lab: Lab) -> None:
+def test_a_refused_call_of_a_users_own_token_stays_refused(lab: Lab) -> None:
     queue = lab.queue(capacity=1)
     queue.enqueue("a")
     assert queue.enqueue("b", request="r1") is False
 
     queue.cancel("a")
 
-    assert queue.enqueue("b", request="r1") is True
-    assert queue.enqueue("b", request="r1") is True
+    assert queue.enqueue("b", request="r1") is False
+    assert queue.enqueue("b", request="r2") is True
 
 
 def test_a_token_belongs_to_one_call(lab: Lab) -> None:
@@ -152,3 +154,25 @@ def test_lanes_unused_for_an_hour_are_dropped_as_new_ones_come(lab: Lab) -> None
     lanes = [lane.decode() for lane in lab.raw.hkeys(key)]
     assert sum(lane.startswith("old") for lane in lanes) < 20
     assert sum(lane.startswith("r") for lane in lanes) == 300
+
+
+def test_the_first_sending_of_a_call_does_not_run_behind_its_refused_resend(
+    backend: Backend,
+) -> None:
+    with backend.client() as raw, Queue(capacity=1, redis=raw) as queue:
+        other = Queue(queue.name, redis=raw)
+        other.enqueue("a")
+        plan = Plan([operations.enqueue("b")], queue._definition.keys, TEXT)
+        delivery = Delivery(queue.name, plan.calls, queue.client.lanes)
+        stalled = delivery.commands()[0]
+        delivery.trouble(ConnectionError("cut"), sent=True, patient=True)
+        queue.client.deliver(delivery)
+        assert [o.reason for o in plan.outcomes(delivery)] == ["full"]
+        other.cancel("a")
+
+        late = raw.execute_command(*stalled)
+
+        assert [word.split()[0] for word in late] == [b"full"]
+        assert other.enqueue("c") is True
+        other.close()
+        raw.delete(*queue._definition.keys)

@@ -42,7 +42,7 @@ def test_a_capacity_that_differs_is_an_error_that_names_both(
     queue = lab.queue("differs", capacity=stored)
     before = lab.dump(queue)
 
-    with pytest.raises(SettingsMismatch, match=f"capacity {stored}, not {given}"):
+    with pytest.raises(SettingsMismatch, match=rf"capacity {stored}\b.*, not {given}\b"):
         lab.queue("differs", capacity=given)
 
     assert lab.dump(queue) == before
@@ -129,7 +129,7 @@ def test_names_and_prefixes_of_the_wrong_type_are_type_errors(lab: Lab) -> None:
             lab.queue(name)
         with pytest.raises(TypeError, match="prefix is a str"):
             lab.queue(prefix=name)
-    with pytest.raises(TypeError, match="a codec has a name, encode and decode"):
+    with pytest.raises(TypeError, match="a codec, such as durableq"):
         lab.queue(codec="json")
     for client in (1, b"redis://", object()):
         with pytest.raises(TypeError, match="redis= takes a"):

@@ -42,6 +42,9 @@ _PATIENCE = 300.0
 
 def main(folder: Path, workers: int) -> int:
     """Run the demo and print its table; return the exit code."""
+    if not folder.is_dir():
+        print(f"durableq: there is no folder {folder.absolute()}", file=sys.stderr)
+        return 2
     files = sorted(_files(folder))
     if not files:
         print(f"durableq: there are no files in {folder.absolute()}", file=sys.stderr)
@@ -74,7 +77,7 @@ def _demo(console: Console, folder: Path, files: list[str], workers: int) -> int
         ledger = _Ledger()
         with _progress(console) as progress:
             _run(queue, server, files, crew, ledger, progress)
-    return _report(console, files, ledger)
+    return _report(console, files, workers, ledger)
 
 
 def _files(folder: Path) -> Iterator[str]:
@@ -142,7 +145,8 @@ def _run(
     os.kill(info["process_id"], signal.SIGKILL)
     progress.console.print(
         f"SIGKILL to the server (process {info['process_id']}): {half} jobs accepted, "
-        f"{len(ledger.done)} of them known to be completed"
+        f"{len(ledger.done)} of them known to be completed",
+        soft_wrap=True,
     )
     accept(half, len(files))  # whoever calls first brings the server back
     progress.console.print(
@@ -251,13 +255,13 @@ def _progress(console: Console) -> Progress:
     return Progress(*columns, TimeElapsedColumn(), console=console)
 
 
-def _report(console: Console, files: list[str], ledger: _Ledger) -> int:
+def _report(console: Console, files: list[str], workers: int, ledger: _Ledger) -> int:
     """Print the table; return the exit code."""
     expected = {f"file-{i}": digest(file) for i, file in enumerate(files)}
     lost = ledger.accepted - set(ledger.done)
     doubled = [id for id, times in ledger.done.items() if times > 1]
     wrong = [id for id, result in ledger.results.items() if result != expected[id]]
-    shares = ", ".join(str(n) for _, n in sorted(ledger.by_worker.items()))
+    shares = ", ".join(str(ledger.by_worker[worker]) for worker in range(workers))
     table = Table(show_header=False)
     for name, value, bad in (
         ("accepted", f"{len(ledger.accepted)} of {len(files)}", len(ledger.accepted) < len(files)),

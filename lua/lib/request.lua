@@ -27,8 +27,9 @@ local function begin(...)
   end
   for i = 2, #meta do
     local field = select(i - 1, ...)
-    if meta[i] and not string.find(meta[i], field == 'capacity' and '^%d*$' or '^%d+$') then
-      return redis.error_reply('CORRUPT the ' .. field .. ' of the queue is no number: ' .. meta[i])
+    local known = field == 'capacity' and '^%d*$' or '^%d+$'
+    if (meta[i] or field == 'capacity') and not string.find(meta[i] or '?', known) then
+      return redis.error_reply('CORRUPT the ' .. field .. ' of the queue is no number')
     end
     meta[i] = tonumber(meta[i])
   end
