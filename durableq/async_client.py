@@ -55,9 +55,11 @@ class AsyncClient:
                     connection = await self._connection()
                     self._reached = True
                     sent = True
-                    async with asyncio.timeout(self._endpoint.timeout):
-                        replies = await _exchange(connection, delivery.commands())
+                    replies = await _exchange(
+                        connection, delivery.commands(), self._endpoint.timeout
+                    )
                 except (RedisError, OSError, DurableQueueError) as error:
+                    await self._drop_idle()  # they lead to the same server, and are likely as dead
                     pause = delivery.trouble(error, sent=sent, patient=self._reached)
                 else:
                     if self._closed or self._loop is not loop or left_behind(replies):
@@ -101,30 +103,40 @@ class AsyncClient:
             raise
         return connection
 
+    async def _drop_idle(self) -> None:
+        while self._idle:
+            await self._idle.pop().disconnect(nowait=True)
+
     async def close(self) -> None:
         """Close the connections. Safe to call twice."""
         if self._closed:
             return
         self._closed = True
         await self._enter_loop()
-        while self._idle:
-            await self._idle.pop().disconnect()
+        await self._drop_idle()
         if self._endpoint.embedded is not None:
             await asyncio.to_thread(self._endpoint.leave)
 
 
-async def _exchange(connection: Any, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Send `commands` and return the replies to all of them, error replies as values."""
+async def _exchange(
+    connection: Any, commands: Sequence[tuple[Any, ...]], limit: float
+) -> list[Any]:
+    """Send `commands` and return the replies to all of them, error replies as values.
+
+    The sending, and each reply, may take `limit` seconds.
+    """
     try:
-        if len(commands) == 1:
-            await connection.send_command(*commands[0], check_health=False)
-        else:
-            packed = connection.pack_commands(commands)
-            await connection.send_packed_command(packed, check_health=False)
+        async with asyncio.timeout(limit):
+            if len(commands) == 1:
+                await connection.send_command(*commands[0], check_health=False)
+            else:
+                packed = connection.pack_commands(commands)
+                await connection.send_packed_command(packed, check_health=False)
         replies: list[Any] = []
         for _ in commands:
             try:
-                replies.append(await connection.read_response(disable_decoding=True))
+                async with asyncio.timeout(limit):
+                    replies.append(await connection.read_response(disable_decoding=True))
             except ResponseError as error:
                 replies.append(error)
             except (BusyLoadingError, AuthenticationError) as error:

@@ -12,7 +12,7 @@ from durableq.codecs import Codec
 from durableq.definition import PREFIX, Definition, Registry
 from durableq.delivery import Delivery
 from durableq.errors import DurableQueueError, QueueNotFound
-from durableq.models import UNSET, Job, Outcome, Settings, Unset
+from durableq.models import UNSET, Job, Outcome, Reason, Settings, Unset
 from durableq.operations import Operation, Plan
 
 T = TypeVar("T")
@@ -118,6 +118,9 @@ class AsyncQueue(Generic[T]):
         Raises DecodeError if the payload cannot be decoded: the job is in flight all the same.
         """
         outcome = (await self._run([operations.reserve()], request))[0]
+        while outcome.reason is Reason.CANCELLED and request is None:
+            # Its reply was lost, and the job was cancelled before it was asked for again.
+            outcome = (await self._run([operations.reserve()], None))[0]
         if outcome.error is not None:
             raise outcome.error
         return outcome.job

@@ -52,6 +52,7 @@ class Client:
                 sent = True
                 replies = _exchange(connection, delivery.commands())
             except (RedisError, OSError, DurableQueueError) as error:
+                self._drop_idle()  # they lead to the same server, and are likely as dead
                 pause = delivery.trouble(error, sent=sent, patient=self._reached)
             else:
                 self._release(connection, replies)
@@ -77,13 +78,17 @@ class Client:
         else:
             self._idle.append(connection)
 
+    def _drop_idle(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop().disconnect()
+
     def close(self) -> None:
         """Close the connections. Safe to call twice."""
         if self._closed:
             return
         self._closed = True
-        while self._idle:
-            self._idle.pop().disconnect()
+        self._drop_idle()
         self._endpoint.leave()
 
 

@@ -28,7 +28,7 @@ def check_prefix(prefix: str) -> str:
         raise TypeError(f"a prefix is a str, not {type(prefix).__name__}")
     if not is_name(prefix):
         raise InvalidName(f"prefix {prefix!r:.80} is not allowed: use {NAME_RULE}")
-    return prefix
+    return str.__str__(prefix)  # of a subclass, too, whose format() may say something else
 
 
 def check_capacity(capacity: object) -> int | None:
@@ -82,8 +82,10 @@ class Definition:
             raise TypeError(
                 f"a codec, such as durableq.JSON, has a name, encode and decode, not {codec!r:.60}"
             )
-        keys = queue_keys(check_prefix(prefix), name)
-        return cls(name, prefix, capacity, codec, keys)
+        if codec is not None and not is_name(codec.name):
+            raise InvalidName(f"codec name {codec.name!r:.80} is not allowed: use {NAME_RULE}")
+        name, prefix = str.__str__(name), check_prefix(prefix)
+        return cls(name, prefix, capacity, codec, queue_keys(prefix, name))
 
     def creating(self) -> list[Call]:
         """Return the calls that create the queue, or find it. Both may safely run twice."""

@@ -45,7 +45,7 @@ MAX_RELOADS = 10
 _TOKEN = re.compile(r"(.{1,150})/(\d{1,5})\.(\d{1,15})")
 
 
-Word: TypeAlias = bytes | str | int
+Word: TypeAlias = bytes | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,7 @@ def request_of(token: str) -> Request:
     """Return what a request token names: that of an `OutcomeUnknown`, or any name of a user's."""
     if not isinstance(token, str):
         raise TypeError(f"a request token is a str, not {type(token).__name__}")
+    token = str.__str__(token)  # of a subclass, too, whose format() may say something else
     known = _TOKEN.fullmatch(token)
     lane = known[1] if known else token
     if not is_name(lane):
@@ -145,13 +146,19 @@ class Call:
         """Return the words to send."""
         if self.script is None:
             return self.args
-        words: tuple[Word, ...] = ("EVALSHA", self.script.digest, len(self.keys), *self.keys)
+        words: tuple[Word, ...] = (
+            "EVALSHA",
+            self.script.digest,
+            b"%d" % len(self.keys),
+            *self.keys,
+        )
         if self.request is None:
             return (*words, *self.args)
         mark = zlib.crc32(b"\0".join(self.args), zlib.crc32(self.script.name.encode()))
         request = self.request
         header: tuple[Word, ...]
-        header = (request.seat, request.number, self.after, f"{mark:x}", self.count)
+        numbers = (b"%d" % request.number, self.after, b"%x" % mark, b"%d" % self.count)
+        header = (request.seat, *numbers)
         return (*words, *header, *self.args)
 
 

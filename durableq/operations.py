@@ -25,7 +25,7 @@ MAX_BATCH = 250
 """The most items in one call, which bounds the time that the server spends on it."""
 
 MAX_BATCH_BYTES = 4 * MAX_PAYLOAD
-MAX_RESERVES = 32
+MAX_RESERVES = 16
 """The same for reserves, whose payloads may be of any size."""
 
 
@@ -200,10 +200,13 @@ def _refusal(words: str) -> Outcome[Any]:
 
 
 def _read_jobs(reply: Reply) -> list[Outcome[Any]]:
-    """Read the reply of lua/reserve.lua: as many jobs as there were, for `count` reserves."""
+    """Read the reply of lua/reserve.lua: as many jobs as there were, for `count` reserves.
+
+    The answer to a repeated call has `void` ones: reserved the first time, and cancelled since.
+    """
     value, codec = reply.value, reply.codec
     outcomes: list[Outcome[Any]] = []
-    for at in range(4, 4 + 3 * int(value[0]), 3):
+    for at in range(5, 5 + 3 * int(value[0]), 3):
         id, attempt, data = value[at].decode(), int(value[at + 1]), value[at + 2]
         try:
             job = Job(id, codec.decode(data), attempt, reply.request)
@@ -213,6 +216,7 @@ def _read_jobs(reply: Reply) -> list[Outcome[Any]]:
             outcomes.append(Outcome(Reason.DONE, attempt=attempt, error=broken))
         else:
             outcomes.append(Outcome(Reason.DONE, job=job, attempt=attempt))
+    outcomes += [Outcome(Reason.CANCELLED)] * int(value[4])
     return outcomes + [Outcome(Reason.EMPTY)] * (reply.count - len(outcomes))
 
 

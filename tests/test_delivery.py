@@ -32,7 +32,8 @@ def error(text: str) -> redis.ResponseError:
 
 
 def header(command: tuple[Any, ...]) -> tuple[Any, ...]:
-    return command[4:9]
+    seat, number, after, fingerprint, count = command[4:9]
+    return seat, int(number), after, fingerprint, int(count)
 
 
 def test_a_lone_call_is_not_chained() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from support import Backend, Lab
 
-from durableq import TEXT, InvalidName, Queue, RequestRefused, operations
+from durableq import TEXT, InvalidName, Queue, Reason, RequestRefused, operations
 from durableq.delivery import Delivery
 from durableq.operations import Plan
 
@@ -114,21 +114,31 @@ def test_a_repeated_reserve_reads_the_payload_again(lab: Lab) -> None:
     assert queue.reserve(request="r1").payload == "payload"
 
 
-def test_a_repeated_reserve_replaces_what_was_cancelled_meanwhile(lab: Lab) -> None:
+def test_a_repeated_reserve_takes_no_other_job_for_one_that_was_cancelled(lab: Lab) -> None:
     queue = lab.queue()
     for id in "abc":
         queue.enqueue(id)
     assert queue.reserve(request="r1").id == "a"
     queue.cancel("a")
+    before = lab.dump(queue)
 
-    assert queue.reserve(request="r1").id == "b"
-    assert queue.reserve(request="r1").id == "b"
-    queue.cancel("b")
-    queue.cancel("c")
     assert queue.reserve(request="r1") is None
+    assert queue.execute(operations.reserve(), request="r1").reason is Reason.CANCELLED
+
+    assert lab.dump(queue) == before
+    assert queue.reserve().id == "b"
 
 
-def test_a_repeated_reserve_of_many_keeps_what_is_held(lab: Lab) -> None:
+def test_a_repeated_reserve_of_none_stays_none(lab: Lab) -> None:
+    queue = lab.queue()
+    assert queue.reserve(request="r1") is None
+    queue.enqueue("a")
+
+    assert queue.reserve(request="r1") is None
+    assert queue.reserve().id == "a"
+
+
+def test_a_repeated_reserve_of_many_hands_out_what_is_still_held(lab: Lab) -> None:
     queue = lab.queue()
     for id in "abcde":
         queue.enqueue(id)
@@ -139,8 +149,12 @@ def test_a_repeated_reserve_of_many_keeps_what_is_held(lab: Lab) -> None:
 
     again = queue.execute([operations.reserve()] * 3, request="r1")
 
-    assert [(o.job.id, o.job.attempt) for o in again] == [("a", 1), ("d", 1), ("e", 1)]
-    assert queue.reserve().id == "c"
+    assert [(o.reason, o.job and o.job.id) for o in again] == [
+        (Reason.DONE, "a"),
+        (Reason.CANCELLED, None),
+        (Reason.CANCELLED, None),
+    ]
+    assert [queue.reserve().id for _ in range(3)] == ["d", "e", "c"]
 
 
 def test_lanes_unused_for_an_hour_are_dropped_as_new_ones_come(lab: Lab) -> None:
@@ -174,5 +188,28 @@ def test_the_first_sending_of_a_call_does_not_run_behind_its_refused_resend(
 
         assert [word.split()[0] for word in late] == [b"full"]
         assert other.enqueue("c") is True
+        other.close()
+        raw.delete(*queue._definition.keys)
+
+
+def test_a_reserve_that_comes_late_takes_nothing(backend: Backend) -> None:
+    with backend.client() as raw, Queue(redis=raw) as queue:
+        other = Queue(queue.name, redis=raw)
+        for waiting in (False, True):
+            plan = Plan([operations.reserve()], queue._definition.keys, TEXT)
+            delivery = Delivery(queue.name, plan.calls, queue.client.lanes)
+            stalled = delivery.commands()[0]
+            if waiting:
+                other.enqueue("a")
+            delivery.trouble(ConnectionError("cut"), sent=True, patient=True)
+            queue.client.deliver(delivery)
+            assert [bool(o) for o in plan.outcomes(delivery)] == [waiting]
+            if waiting:
+                assert other.ack("a", 1) is True
+            other.enqueue(f"b{waiting}")
+
+            assert raw.execute_command(*stalled)[0] == 0
+
+            assert other.reserve().id == f"b{waiting}"
         other.close()
         raw.delete(*queue._definition.keys)

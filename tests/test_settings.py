@@ -1,3 +1,6 @@
+import copy
+import enum
+import pickle
 import re
 from typing import Any
 
@@ -230,3 +233,42 @@ def test_settings_without_their_queue_are_an_error_not_a_new_queue(lab: Lab) -> 
 
     with pytest.raises(Exception, match=re.escape("settings of this queue are gone")):
         lab.queue("evicted")
+
+
+def test_a_name_of_a_text_enum_is_its_text(lab: Lab) -> None:
+    class Names(str, enum.Enum):  # noqa: UP042 - whose format() gives another text
+        EMAILS = "emails-enum"
+        PREFIX = "prefix-enum"
+        TOKEN = "token"
+
+    one = lab.queue(Names.EMAILS, prefix=Names.PREFIX)
+    other = lab.queue("emails-enum", prefix="prefix-enum")
+    assert one.enqueue(Names.EMAILS, request=Names.TOKEN) is True
+
+    assert other.enqueue("emails-enum", request="token") is True
+    assert other.reserve().id == "emails-enum"
+    assert one.queues() == ["emails-enum"]
+
+
+@pytest.mark.parametrize("name", ["", "a b", "\ud800"])
+def test_a_codecs_name_obeys_the_rule_for_names(lab: Lab, name: str) -> None:
+    class Own:
+        encode = staticmethod(str.encode)
+        decode = staticmethod(bytes.decode)
+
+    codec = Own()
+    codec.name = name
+
+    with pytest.raises(InvalidName, match="codec name"):
+        lab.queue("bad-codec", codec=codec)
+    assert lab.queue("bad-codec").settings().codec == "text"
+
+
+def test_a_queue_is_not_sent_to_another_process(lab: Lab) -> None:
+    queue = lab.queue("stays")
+    queue = getattr(queue, "queue", queue)
+
+    with pytest.raises(TypeError, match=r"make one there, (Async)?Queue"):
+        pickle.dumps(queue)
+    with pytest.raises(TypeError, match=r"make one there, (Async)?Queue"):
+        copy.deepcopy(queue)

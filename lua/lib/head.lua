@@ -3,7 +3,7 @@
 local MOST_GHOSTS = 1000
 
 -- look(wanted, ids, jobs) -> error reply, {list: ids of it used}, ids looked at, whether the bound
--- was reached. Adds waiting jobs to `ids` and `jobs` until they are `wanted`. An id without a job is a
+-- was reached. Adds waiting jobs to `ids` and `jobs`, up to `wanted`. An id without a job is a
 -- ghost (see waiting); after a miss each further look is twice as long.
 local function look(wanted, ids, jobs)
   local used, looked, bound = { [FRONT] = 0, [WAITING] = 0 }, 0, wanted + MOST_GHOSTS
