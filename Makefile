@@ -11,10 +11,10 @@ demo: .venv/.demo ## four workers, one server killed in the middle, nothing lost
 	@$(BIN)/durableq demo
 
 test: .venv/.dev ## the test suite, in minutes
-	@$(BIN)/pytest -m "not slow"
+	@$(BIN)/pytest -n 2 -m "not slow"
 
 test-all: .venv/.dev ## the long tests, too
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2
 
 check: .venv/.dev ## lint, format, types and layers
 	@$(BIN)/ruff check .

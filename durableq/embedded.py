@@ -117,23 +117,40 @@ class Embedded:
         """Stop the server, if this process used it, unless another one is connected to it."""
         if not self._found or not self.socket.exists():
             return
-        # One process at a time looks, after its own connections are gone; so the last one stops it.
         others = []
-        with _locked(self.home / "leaving"), contextlib.suppress(redis.RedisError, OSError):
-            admin = redis.Redis(
-                unix_socket_path=str(self.socket), socket_timeout=5, retry=Retry(NoBackoff(), 0)
-            )
-            with admin:
-                me = str(admin.client_id())
-                for client in admin.client_list(_type="normal"):
-                    if client["name"] == self.client_name:
-                        admin.client_kill_filter(_id=client["id"])
-                    elif client["id"] != me:
-                        others.append(client)
-                if not others:
-                    admin.shutdown(nosave=True)
+        # One process at a time looks, after its own connections are gone; so the last one stops it.
+        with _locked(self.home / "leaving"), self._admin() as admin:
+            me = str(admin.client_id())
+            for client in admin.client_list(_type="normal"):
+                if client["name"] == self.client_name:
+                    admin.client_kill_filter(_id=client["id"])
+                elif client["id"] != me:
+                    others.append(client)
+            if not others:
+                admin.shutdown(nosave=True)
+        if not others:
+            self._await_end()
+
+    def stop(self) -> None:
+        """Stop the server, whoever uses it; one that is just being started, too."""
+        with contextlib.suppress(EmbeddedServerError):
+            self.ready()
+        with self._admin() as admin:
+            admin.shutdown(nosave=True)
+        self._await_end()
+
+    @contextlib.contextmanager
+    def _admin(self) -> Iterator[redis.Redis]:
+        """Yield a client for the server; that it is gone is no error."""
+        admin = redis.Redis(
+            unix_socket_path=str(self.socket), socket_timeout=5, retry=Retry(NoBackoff(), 0)
+        )
+        with admin, contextlib.suppress(redis.RedisError, OSError):
+            yield admin
+
+    def _await_end(self) -> None:
         deadline = time.monotonic() + 10
-        while not others and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
             with contextlib.suppress(EmbeddedServerError):
                 if (lock := self._lock()) is not None:
                     os.close(lock)

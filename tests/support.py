@@ -6,14 +6,12 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import fakeredis
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from durableq import AsyncQueue, Queue
 from durableq.embedded import Embedded
@@ -163,8 +161,4 @@ def redis_server() -> str | None:
 
 def stop(server: Embedded) -> None:
     """End an embedded server, whoever uses it."""
-    if server.socket.exists():
-        admin = redis.Redis(unix_socket_path=str(server.socket), retry=Retry(NoBackoff(), 0))
-        with admin, suppress(redis.ConnectionError):
-            admin.shutdown(nosave=True)
-    await_true(lambda: not server.socket.exists())
+    server.stop()

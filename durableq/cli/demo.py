@@ -235,10 +235,9 @@ def _own_server() -> Iterator[Embedded]:
         os.environ.pop("DURABLEQ_EMBEDDED", None)
         server = Embedded.of_environment()
         try:
-            server.join()
             yield server
         finally:
-            server.leave()
+            server.stop()  # the workers were killed, perhaps while one of them was starting it
             os.environ.clear()
             os.environ.update(before)
 
