@@ -6,6 +6,8 @@ script sent with the same keys and arguments. Compare ratios: absolute times are
 """
 
 import argparse
+import re
+import socket
 import statistics
 import subprocess
 import tempfile
@@ -28,17 +30,21 @@ PAYLOAD = "x" * 100
 
 @contextmanager
 def server(*options: str) -> Iterator[tuple[str, str]]:
-    """Run a server with an append-only file; yield its unix and its TCP URL."""
-    with tempfile.TemporaryDirectory() as folder:
-        socket, port = f"{folder}/s", 17379
-        words = ["--port", str(port), "--bind", "127.0.0.1", "--unixsocket", socket, "--save", ""]
+    """Run a server; yield its unix and its TCP URL."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+        probe.close()
+        path = f"{folder}/s"
+        words = ["--port", str(port), "--bind", "127.0.0.1", "--unixsocket", path, "--save", ""]
         words += ["--dir", folder, "--logfile", f"{folder}/log", *options]
         process = subprocess.Popen([str(find_program()), *words])
         try:
-            client = redis.Redis(unix_socket_path=socket)
-            while not Path(socket).exists() or not client.ping():
+            while not Path(path).exists():
+                if process.poll() is not None:
+                    raise SystemExit(f"the server ended: {Path(folder, 'log').read_text()}")
                 time.sleep(0.01)
-            yield f"unix://{socket}", f"redis://127.0.0.1:{port}"
+            yield f"unix://{path}", f"redis://127.0.0.1:{port}"
         finally:
             process.terminate()
             process.wait()
@@ -86,16 +92,35 @@ def _delivery(queue: Queue[Any], operation: Operation) -> Delivery:
     return Delivery(queue.name, plan.calls, queue.client.lanes)
 
 
-def server_time(url: str, number: int) -> dict[str, float]:
-    """Return microseconds of the server per script call, sent 100 at a time."""
+BARE = {
+    "enqueue": "call('HINCRBY', META, 'sequence', 1) call('HSET', JOBS, ARGV[6], ARGV[7]) "
+    "call('HSET', PAYLOADS, ARGV[6], ARGV[7]) call('RPUSH', WAITING, ARGV[6])",
+    "reserve": "local id = call('LPOP', WAITING) call('HGET', JOBS, id) call('HSET', JOBS, id, id) "
+    "call('ZADD', LEASES, 'inf', id) return { id, call('HGET', PAYLOADS, id) }",
+    "ack": "call('HDEL', JOBS, ARGV[6]) call('HDEL', PAYLOADS, ARGV[6]) "
+    "call('ZREM', LEASES, ARGV[6]) call('SADD', RETIRED, ARGV[6])",
+}
+"""The same changes of data, without a question asked: what any queue of this layout must pay."""
+
+
+def without_receipt(text: str) -> str:
+    """Return a script that neither looks for a receipt nor leaves one."""
+    text = text.replace("local number, receipt = receipt_of(LANE)", "local number, receipt = 0")
+    return re.sub(r"call\('HSET', RECEIPTS, .*\n", "\n", text)
+
+
+def server_time(url: str, number: int, kind: str) -> dict[str, float]:
+    """Return microseconds of the server per script call, sent 100 at a time.
+
+    `kind` is "whole", "no receipt", "bare" or "empty": which scripts are run.
+    """
     used: dict[str, float] = {}
     client = redis.Redis.from_url(url)
+    head = script("settings").text.split("local stored")[0]
     with Queue(redis=url) as queue:
         ids = [f"job-{i:016d}" for i in range(number)]
-        kinds: dict[str, Callable[[int], Operation]] = {
-            "empty": lambda i: operations.enqueue(ids[i], PAYLOAD),
+        operation: dict[str, Callable[[int], Operation]] = {
             "enqueue": lambda i: operations.enqueue(ids[i], PAYLOAD),
-            "enqueue refused": lambda i: operations.enqueue(ids[i], PAYLOAD),
             "reserve": lambda i: operations.reserve(),
             "retry": lambda i: operations.retry(ids[i], 1),
             "reserve again": lambda i: operations.reserve(),
@@ -103,18 +128,22 @@ def server_time(url: str, number: int) -> dict[str, float]:
             "enqueue more": lambda i: operations.enqueue(f"more-{i:015d}", PAYLOAD),
             "cancel": lambda i: operations.cancel(f"more-{i:015d}"),
         }
-        empty = client.script_load("return 1")
-        for name in ("enqueue", "reserve", "ack", "retry", "cancel"):
-            client.script_load(script(name).text)
-        for name, operation in kinds.items():
+        if kind == "bare":
+            operation = {name: operation[name] for name in BARE}
+        elif kind == "empty":
+            operation = {"enqueue": operation["enqueue"]}
+        for name, make in operation.items():
+            text = script(name.split()[0]).text
+            text = without_receipt(text) if kind == "no receipt" else text
+            text = head + BARE[name] if kind == "bare" else text
+            digest = client.script_load("return 1" if kind == "empty" else text)
             client.config_resetstat()
             for start in range(0, number, 100):
                 pipe = client.pipeline(transaction=False)
-                deliveries = [_delivery(queue, operation(i)) for i in range(start, start + 100)]
+                deliveries = [_delivery(queue, make(i)) for i in range(start, start + 100)]
                 for delivery in deliveries:
                     words = list(delivery.commands()[0])
-                    if name == "empty":
-                        words[1] = empty
+                    words[1] = digest
                     pipe.execute_command(*words)
                 for delivery, reply in zip(deliveries, pipe.execute(), strict=True):
                     delivery.received([reply])  # gives its lane back
@@ -167,13 +196,19 @@ def main() -> None:
                     f"  {policy:9s}{kind:12s} {cells}  | empty script, plain redis-py {floor:,.0f}"
                 )
 
-    print("\nserver microseconds per script call, pipelined by 100 (median of rounds)")
+    print("\nserver microseconds per script call above an empty one, pipelined by 100, medians")
     with server("--appendonly", "yes") as (url, _):
-        runs = [server_time(url, 20_000) for _ in range(given.rounds)]
-        floor = statistics.median(run["empty"] for run in runs)
-        for name in runs[0]:
-            value = statistics.median(run[name] for run in runs)
-            print(f"  {name:16s} {value:6.2f}   above empty {value - floor:6.2f}")
+        kinds = ("empty", "bare", "no receipt", "whole")
+        runs = [{k: server_time(url, 20_000, k) for k in kinds} for _ in range(given.rounds)]
+        floor = statistics.median(run["empty"]["enqueue"] for run in runs)
+        print(f"  an empty script with the same keys and arguments: {floor:.2f}")
+        print(f"  {'':16s}{'whole':>8s}{'without receipt':>18s}{'bare commands':>16s}")
+        for name in runs[0]["whole"]:
+            row = f"  {name:16s}"
+            for kind, width in (("whole", 8), ("no receipt", 18), ("bare", 16)):
+                times = [run[kind][name] - floor for run in runs if name in run[kind]]
+                row += f"{statistics.median(times):{width}.2f}" if times else ""
+            print(row)
 
     print(f"\nbytes at {given.jobs:,} jobs")
     with server() as (url, _):

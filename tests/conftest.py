@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support import Backend, Lab, redis_server, running, stop
+from support import Backend, Lab, redis_server, running
 
 from durableq.embedded import Embedded
 
@@ -43,7 +43,7 @@ def embedded_server() -> Iterator[Embedded]:
     server = Embedded(folder)
     server.ready()
     yield server
-    stop(server)
+    server.stop()
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -14,7 +14,6 @@ import fakeredis
 import redis
 
 from durableq import AsyncQueue, Queue
-from durableq.embedded import Embedded
 from durableq.keys import PARTS
 
 
@@ -157,8 +156,3 @@ def await_true(condition: Callable[[], Any], seconds: float = 20) -> None:
 
 def redis_server() -> str | None:
     return shutil.which("redis-server")
-
-
-def stop(server: Embedded) -> None:
-    """End an embedded server, whoever uses it."""
-    server.stop()
