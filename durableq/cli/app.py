@@ -4,6 +4,7 @@ Exit codes: 0 done; 1 the check failed; 2 the input or the options cannot be use
 what it holds, cannot be used.
 """
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -96,7 +97,14 @@ def demo(
 def run() -> None:
     """Run the command line; an error of durableq is one line and an exit code."""
     try:
-        app(prog_name="durableq")
+        try:
+            app(prog_name="durableq")
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has gone, and wants to hear nothing of it at our end either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except InvalidArgument as error:
         typer.echo(f"durableq: {error}", err=True)
         sys.exit(2)
