@@ -110,4 +110,4 @@ def test_the_queue_is_the_model_at_length(request: pytest.FixtureRequest, kind: 
     class Here(Machine):
         backend = request.getfixturevalue(kind)
 
-    run_state_machine_as_test(Here, settings=settings(max_examples=1500, stateful_step_count=60))
+    run_state_machine_as_test(Here, settings=settings(max_examples=400, stateful_step_count=60))
