@@ -199,12 +199,12 @@ class Delivery:
             if call.last:
                 break
         tokened = [call for call in self._window if call.tokened]
-        if self._request is None and tokened:
-            self._request = self._lanes.next()
+        if not tokened:
+            return
+        base = self._request = self._request or self._lanes.next()
         previous = "-"
         for steps, call in enumerate(tokened):
-            assert self._request is not None  # noqa: S101
-            request = call.request = self._request.neighbor(steps)
+            request = call.request = base.neighbor(steps)
             if len(tokened) > 1 or self._uncertain:
                 call.after = previous
                 previous = f"{request.seat} {request.number}"
