@@ -155,11 +155,8 @@ class Call:
         if self.request is None:
             return (*words, *self.args)
         mark = zlib.crc32(b"\0".join(self.args), zlib.crc32(self.script.name.encode()))
-        request = self.request
-        header: tuple[Word, ...]
-        numbers = (b"%d" % request.number, self.after, b"%x" % mark, b"%d" % self.count)
-        header = (request.seat, *numbers)
-        return (*words, *header, *self.args)
+        number, count = b"%d" % self.request.number, b"%d" % self.count
+        return (*words, self.request.seat, number, self.after, b"%x" % mark, count, *self.args)
 
 
 class Delivery:
