@@ -38,7 +38,7 @@ def server(*options: str) -> Iterator[tuple[str, str]]:
         path = f"{folder}/s"
         words = ["--port", str(port), "--bind", "127.0.0.1", "--unixsocket", path, "--save", ""]
         words += ["--dir", folder, "--logfile", f"{folder}/log", *options]
-        process = subprocess.Popen([str(find_program()), *words])
+        process = subprocess.Popen([str(find_program().path), *words])
         try:
             while not Path(path).exists():
                 if process.poll() is not None:

@@ -5,9 +5,11 @@ decides whether a request is sent again. The clients in client.py and async_clie
 connections; the embedded server is in embedded.py.
 """
 
+import logging
 import os
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -64,6 +66,7 @@ class Endpoint:
         if self.embedded is None:
             return self.connection_class(**self.arguments)
         self.embedded.ready()
+        _announce(self.embedded)
         # Named by the process that makes it, which may be a fork of the one that made the queue.
         return self.connection_class(**self.arguments, client_name=self.embedded.client_name)
 
@@ -143,3 +146,12 @@ def _embedded(asynchronous: bool) -> Endpoint:
     }
     kind = module.UnixDomainSocketConnection
     return _endpoint(kind, arguments, asynchronous, embedded=server)
+
+
+@cache
+def _announce(server: Embedded) -> None:
+    # A fleet that believes itself on one server must not be split in silence.
+    logging.getLogger("durableq").warning(
+        "no server was given: using the embedded server in %s (DURABLEQ_URL names another)",
+        server.home.folder,
+    )

