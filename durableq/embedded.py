@@ -117,7 +117,7 @@ class Embedded:
         """Start the server, or find it, and let it run until it is told to stop."""
         self.ready()
         with self.home.deciding():  # so that nobody is about to stop it
-            self.home.kept.touch()
+            self.home.kept = True
             self.ready()
 
     def stop_unused(self) -> None:
@@ -137,7 +137,7 @@ class Embedded:
                     admin.client_kill_filter(_id=client["id"])
                 elif client["name"] != _ADMIN:
                     others.append(client)
-            if not others and not self.home.kept.exists():
+            if not others and not self.home.kept:
                 admin.shutdown(nosave=True)
                 stopped = True
         if stopped:
@@ -149,7 +149,7 @@ class Embedded:
         Returns whether there was one. Raises EmbeddedServerError if it does not end.
         """
         self.home.check()
-        self.home.kept.unlink(missing_ok=True)
+        self.home.kept = False
         return self._await_end(stopping=True)
 
     def status(self) -> Status:
@@ -165,7 +165,7 @@ class Embedded:
                     clients = admin.client_list(_type="normal")
                     connections = sum(client["name"] != _ADMIN for client in clients)
                     state, server = "running", self.home.writer
-        kept, size = self.home.kept.exists(), self.home.data_bytes()
+        kept, size = self.home.kept, self.home.data_bytes()
         folder = str(self.home.folder)
         return Status(state, self.home.url, folder, pid, server, connections, kept, size)
 

@@ -34,7 +34,7 @@ class Home:
         # For clients a long one is shortened by a link, of which every process may have its own.
         self._alias = _alias(folder)
         self.socket = (self._alias or folder) / "socket"
-        self.log, self.kept = folder / "log", folder / "kept"
+        self.log = folder / "log"
 
     @property
     def url(self) -> str:
@@ -111,6 +111,19 @@ class Home:
                 room.unlink(missing_ok=True)
 
     @property
+    def kept(self) -> bool:
+        """Whether the server is to stay when its last user leaves."""
+        return (self.folder / "kept").exists()
+
+    @kept.setter
+    def kept(self, kept: bool) -> None:
+        with self._usable():
+            if kept:
+                (self.folder / "kept").touch()
+            elif (self.folder / "lock").exists():  # else it is no directory of ours
+                (self.folder / "kept").unlink(missing_ok=True)
+
+    @property
     def writer(self) -> str:
         """The name and version of the server that has written the data; "" if there is none."""
         return self._read("server")
@@ -148,7 +161,11 @@ class Home:
 
     def data_bytes(self) -> int:
         """Return the size of what the server keeps on disk."""
-        return sum(file.stat().st_size for file in self.folder.glob("append*/**/*"))
+        total = 0
+        for file in (*self.folder.glob("appendonly.aof"), *self.folder.glob("appendonlydir/*")):
+            with contextlib.suppress(FileNotFoundError):  # it was rewritten just now
+                total += file.stat().st_size
+        return total
 
     @contextlib.contextmanager
     def _usable(self) -> Iterator[None]:

@@ -16,6 +16,9 @@ from durableq.program import Program, find_program
 SILENCE = 20.0
 """Seconds to wait for a first sign of a server that has the lock. While it loads, it says so."""
 
+SAY_SO = 3.0
+"""Seconds of loading after which the log says why a call takes its time."""
+
 MOST_STARTS = 5
 """How often a server that ends at its start is started before the error."""
 
@@ -42,7 +45,7 @@ class Launch:
         """Wait a moment, and as long as it takes: the server says that it is loading."""
         now = time.monotonic()
         self._deadline = now + SILENCE
-        if now > self._begun + 3 and not self._told:
+        if now > self._begun + SAY_SO and not self._told:
             self._told = True
             _log.warning(
                 "the embedded server is loading its data, %.0f MB; this call waits for it",

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support import Backend, Lab, await_true, redis_server, running
-from users import Start, User, runs
+from support import Backend, Lab, redis_server, running
+from users import Start, User, end_servers
 
 from durableq.embedded import Embedded
 from durableq.program import find_program
@@ -111,11 +111,7 @@ def real_lab(request: pytest.FixtureRequest, real: Backend) -> Iterator[Lab]:
 def home(short_folder: Path) -> Iterator[Path]:
     """The directory of the environment's embedded server; none runs below its parent at the end."""
     yield short_folder / "home"
-    for lock in short_folder.rglob("lock"):
-        if runs(lock.parent):
-            await_true(lambda lock=lock: (lock.parent / "pid").exists())
-            os.kill(int((lock.parent / "pid").read_text()), signal.SIGKILL)
-        await_true(lambda lock=lock: not runs(lock.parent))
+    end_servers(short_folder)
 
 
 @pytest.fixture

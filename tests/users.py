@@ -32,7 +32,10 @@ queue = getattr(durableq, sys.argv[1])("shared")
 call("settings")
 print("null", flush=True)
 for line in sys.stdin:
-    answer = call(*json.loads(line))
+    try:
+        answer = call(*json.loads(line))
+    except durableq.DurableQueueError as error:
+        answer = {"error": str(error)}
     print(json.dumps(answer, default=lambda job: [job.id, job.payload, job.attempt]), flush=True)
 """
 
@@ -109,6 +112,15 @@ def kill_server(home: Path) -> int:
     os.kill(pid, signal.SIGKILL)
     await_true(lambda: not runs(home))
     return pid
+
+
+def end_servers(folder: Path) -> None:
+    """End every server with its directory below a folder."""
+    for lock in folder.rglob("lock"):
+        if runs(lock.parent):
+            await_true(lambda lock=lock: (lock.parent / "pid").exists())
+            os.kill(int((lock.parent / "pid").read_text()), signal.SIGKILL)
+        await_true(lambda lock=lock: not runs(lock.parent))
 
 
 def script(code: str, *words: Any, seconds: float = 20, silent: bool = False) -> str:

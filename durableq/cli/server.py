@@ -69,6 +69,7 @@ def _print(found: Status, as_json: bool) -> None:
     }
     if found.connections is not None:
         stays = "until `durableq server stop`" if found.kept else "until its last user leaves"
-        lines["users"] = f"{found.connections} connections; it runs {stays}"
+        number = f"{found.connections} connection{'' if found.connections == 1 else 's'}"
+        lines["users"] = f"{number}; it runs {stays}"
     for name, value in lines.items():
         typer.echo(f"{name:6} {value}")
