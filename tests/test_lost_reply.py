@@ -111,7 +111,7 @@ def proxy(real: Backend) -> Iterator[Proxy]:
 @pytest.fixture(params=["sync", "async"])
 def far(request: pytest.FixtureRequest, real: Backend, proxy: Proxy) -> Iterator[Lab]:
     """A lab on the far side of the proxy; its look at the keys is a direct one."""
-    lab = Lab(Backend(real.name, proxy.url), request.param == "async")
+    lab = Lab(Backend(real.name, proxy.url, **real.options), request.param == "async")
     lab.raw.close()
     lab.raw = real.client()
     for name in [*VERBS, "open", "settings", "configure"]:

@@ -388,7 +388,7 @@ def test_a_busy_server_is_waited_for(
     real_lab: Lab, meanwhile: Callable[..., list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue, model = furnished(real_lab)
-    real_lab.raw.config_set("busy-reply-threshold", 1)
+    real_lab.raw.config_set("lua-time-limit", 1)
 
     def endless() -> None:
         with real_lab.backend.client() as client, suppress(redis.ResponseError):
@@ -409,7 +409,7 @@ def test_a_busy_server_is_waited_for(
         with suppress(redis.ResponseError):
             real_lab.raw.script_kill()
         thread.join()
-        real_lab.raw.config_set("busy-reply-threshold", 5000)
+        real_lab.raw.config_set("lua-time-limit", 5000)
     assert state(real_lab, queue) == ordered(model)
 
 
