@@ -100,7 +100,7 @@ class Embedded:
         """
         self.home.check()
         start = launch.Launch(self.home)
-        while not (reply := self._ping()).startswith(b"+PONG"):
+        while not (reply := self._ping()) or reply.startswith(b"-LOADING"):
             if reply:
                 start.loading()
             elif (lock := self.home.lock()) is not None:
@@ -128,7 +128,7 @@ class Embedded:
 
     def _stop_unused(self) -> None:
         self.home.check()
-        stopped = False
+        pid, stopped = self.home.pid, False
         # One process at a time looks, after its own connections are gone; so the last one stops it.
         with self.home.deciding(), self._admin() as admin:
             others = []
@@ -141,16 +141,16 @@ class Embedded:
                 admin.shutdown(nosave=True)
                 stopped = True
         if stopped:
-            self._await_end()
+            self._await_end(pid)
 
-    def stop(self) -> bool:
+    def stop(self) -> None:
         """Stop the server, whoever uses it; one that is just being started, too.
 
-        Returns whether there was one. Raises EmbeddedServerError if it does not end.
+        Raises EmbeddedServerError if it does not end. Who still uses it may start it again.
         """
         self.home.check()
         self.home.kept = False
-        return self._await_end(stopping=True)
+        self._await_end(self.home.pid, stopping=True)
 
     def status(self) -> Status:
         """Return what there is to know. Starts nothing, makes nothing."""
@@ -158,9 +158,9 @@ class Embedded:
         if self.home.locked():
             self.home.check()
             reply, state, pid = self._ping(), "silent", self.home.pid
-            if reply:
+            if reply.startswith(b"-LOADING"):
                 state = "loading"
-            if reply.startswith(b"+PONG"):
+            elif reply:
                 with self._admin() as admin:
                     clients = admin.client_list(_type="normal")
                     connections = sum(client["name"] != _ADMIN for client in clients)
@@ -170,7 +170,10 @@ class Embedded:
         return Status(state, self.home.url, folder, pid, server, connections, kept, size)
 
     def _ping(self) -> bytes:
-        """Return what the server says to a PING; nothing, if there is none or it is silent."""
+        """Return what the server says to a PING; nothing, if there is none or it is silent.
+
+        Any answer but LOADING is as good as PONG: what is wrong, the next command will tell.
+        """
         try:
             with sockets.socket(sockets.AF_UNIX) as probe:
                 probe.settimeout(2)
@@ -192,18 +195,23 @@ class Embedded:
         with admin, contextlib.suppress(redis.RedisError, OSError):
             yield admin
 
-    def _await_end(self, *, stopping: bool = False) -> bool:
-        """Wait until no server has the lock, telling it to end if `stopping`."""
-        deadline, ran = time.monotonic() + launch.SILENCE, False
+    def _await_end(self, pid: int | None, *, stopping: bool = False) -> None:
+        """Wait until the server of this process id (None: not known yet) has let go of the lock.
+
+        If `stopping`, tell it to end.
+        """
+        deadline = time.monotonic() + launch.SILENCE
         while self.home.locked():
-            ran = True
+            now = self.home.pid
+            pid = pid or now
+            if now not in (pid, None):
+                return  # somebody has needed it, and started the next one
             if stopping:
                 with self._admin() as admin:
                     admin.shutdown(nosave=True)
             if time.monotonic() > deadline:
                 raise launch.is_silent(self.home)
             time.sleep(0.005)
-        return ran
 
 
 @cache

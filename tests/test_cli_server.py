@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 import redis
+from support import await_true
 from users import connect, kill_server, pid_of, runs, starts
 
 import durableq
 from durableq import Queue
+from durableq.embedded import Embedded
 from durableq.program import find_program
 
 
@@ -79,6 +81,40 @@ def test_stop_stops_it_under_its_users_and_their_next_call_brings_it_back(enter,
     assert not runs(home)
     assert user.call("enqueue", "a") is True
     user.leave()
+    assert not runs(home)
+
+
+def test_a_stop_against_users_that_bring_it_back_ends_and_says_so(home):
+    code = """
+import durableq, sys, threading
+
+queue, end = durableq.Queue("shared"), threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), end.set())).start()
+print("ready", flush=True)
+while not end.is_set():
+    queue.reserve()
+queue.close()
+"""
+    busy = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with busy:
+        busy.stdout.readline()
+        for _ in range(5):
+            server = pid_of(home)
+            done = subprocess.run(
+                [sys.executable, "-m", "durableq", "server", "stop"],
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=10,
+            )
+            assert done.returncode in (0, 3), done.stderr
+            assert (done.returncode == 3) == ("started it again" in done.stderr)
+            await_true(lambda server=server: Embedded(home).status().pid not in (server, None))
+            await_true(lambda: Embedded(home).status().state == "running")
+        busy.stdin.close()
+    assert busy.returncode == 0
     assert not runs(home)
 
 

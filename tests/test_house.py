@@ -4,9 +4,12 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -80,3 +83,35 @@ def test_modules_and_scripts_are_of_a_size_to_read() -> None:
 def test_every_module_says_what_lives_in_it() -> None:
     for path in (ROOT / "durableq").rglob("*.py"):
         assert path.read_text().startswith('"""'), path
+
+
+def test_everything_to_develop_with_is_locked_within_its_range() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    assert not [line for line in lines if "://" in line or "@" in line]
+    pins = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    locked = {canonicalize_name(pin.name): str(pin.specifier) for pin in pins}
+    assert len(locked) == len(pins)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    wanted = [Requirement(text) for text in sum(extras, project["dependencies"])]
+    for need in [need for need in wanted if need.name != project["name"]]:
+        pin = locked[canonicalize_name(need.name)]
+        assert pin.startswith("=="), need
+        assert need.specifier.contains(pin.removeprefix("==")), f"{need}: make lock"
+
+
+def test_the_commands_of_the_readme_are_there() -> None:
+    help = subprocess.run(
+        [sys.executable, "-m", "durableq", "server", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    used = set(re.findall(r"durableq\s+server\s+(\w+)", README))
+    assert used == {"start", "stop", "status"}
+    assert all(word in help for word in used)
+
+
+@pytest.mark.parametrize("name", re.findall(r"`(DURABLEQ_\w+)", README))
+def test_a_variable_of_the_readme_is_read_somewhere(name: str) -> None:
+    assert any(f'"{name}"' in path.read_text() for path in (ROOT / "durableq").rglob("*.py"))

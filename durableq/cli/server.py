@@ -39,7 +39,11 @@ def stop(as_json: Json = False) -> None:
     _note()
     server = Embedded.of_environment()
     server.stop()
-    _print(server.status(), as_json)
+    found = server.status()
+    _print(found, as_json)
+    if found.state != "stopped":
+        typer.echo("durableq: it was stopped; its users have started it again: end them", err=True)
+        raise typer.Exit(3)
 
 
 @app.command()
