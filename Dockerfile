@@ -5,10 +5,10 @@ FROM python:3.13.15-slim
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY durableq durableq
 COPY lua lua
-RUN pip install --no-cache-dir --disable-pip-version-check --root-user-action=ignore .
+RUN pip install --no-cache-dir --disable-pip-version-check --root-user-action=ignore -c constraints.txt .
 
 WORKDIR /app
 COPY examples examples

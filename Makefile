@@ -62,7 +62,7 @@ clean: ## remove what the targets made
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "durableq needs Python 3.11 or newer: make PYTHON=python3.12 demo"; exit 1; }
+	  { echo "durableq needs Python 3.11 or newer, and $(PYTHON) is not: make PYTHON=... demo"; exit 1; }
 	@$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
 
 .venv/.demo: pyproject.toml constraints.txt | .venv/bin/python

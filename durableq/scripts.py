@@ -6,7 +6,6 @@ No list of scripts exists: a script is a file in lua/. What they do is told in t
 
 import hashlib
 import re
-import sys
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -43,8 +42,3 @@ def script(name: str) -> Script:
     """Return the script in lua/`name`.lua."""
     text = compose((ROOT / f"{name}.lua").read_text())
     return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
-
-
-if __name__ == "__main__":
-    for _name in sys.argv[1:]:
-        print(script(_name).text)

@@ -64,9 +64,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    given = config.getoption("--servers")
+    say, given = terminalreporter.write_line, config.getoption("--servers")
+    if not given and redis_server() is None:
+        say("there is no redis-server on PATH: the tests on it were skipped")
     if given:
-        say = terminalreporter.write_line
         say(f"with redis-py {redis.__version__}, over RESP2 and RESP3:")
         for name in given:
             say(f"  {name:10}  {installed().get(name, 'SKIPPED: it is not installed')}")

@@ -58,6 +58,7 @@ def test_it_runs_from_start_to_stop_whoever_comes_and_goes(enter, home):
 def test_a_start_by_hand_outlives_the_servers_death(enter, home):
     run("start")
     kill_server(home)
+    assert "the next one's server runs until `durableq server stop`" in run("status", code=3)
     user = enter()
     user.leave()
     assert runs(home)
@@ -151,7 +152,7 @@ def test_status_says_what_there_is_to_know(enter, home):
     }
     told = run("status")
     assert found["url"] in told
-    assert "1 connection; it runs until its last user leaves" in told
+    assert "1 connection; it runs until the last one leaves" in told
     run("start")
     assert "it runs until `durableq server stop`" in run("status")
 
@@ -211,6 +212,13 @@ def test_never_forbids_it_in_one_line(home, word):
     run(word, code=3, DURABLEQ_EMBEDDED="never")
     assert run.told.count("\n") == 1
     assert "DURABLEQ_EMBEDDED=never" in run.told
+
+
+@pytest.mark.parametrize("word", ["Never", "0", "no", "false", "always"])
+def test_a_word_that_might_mean_never_is_not_taken_for_nothing(home, word):
+    run("start", code=2, DURABLEQ_EMBEDDED=word)
+    assert run.told == f"durableq: DURABLEQ_EMBEDDED={word} is not known: it is never, or not set\n"
+    assert not home.exists()
 
 
 @pytest.mark.parametrize("word", ["start", "stop", "status"])

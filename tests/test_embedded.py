@@ -543,9 +543,18 @@ def test_the_package_brings_a_program_that_is_found_without_being_imported(monke
 def test_a_program_that_is_no_server_or_too_old_is_refused(monkeypatch, short_folder, version):
     path = program(short_folder / "server", version)
     monkeypatch.setenv("DURABLEQ_SERVER", str(path))
-    with pytest.raises(EmbeddedServerError, match=r"6\.2 or newer.*durableq\[embedded\]") as caught:
+    with pytest.raises(EmbeddedServerError, match=r"DURABLEQ_SERVER names.*unset it") as caught:
         Queue("shared")
     assert str(path) in str(caught.value)
+
+
+def test_a_program_on_the_path_that_is_too_old_is_told_with_what_to_install(
+    nothing_installed, home
+):
+    path = program(nothing_installed / "redis-server", "Redis server v=6.0.16 sha=00000000:0")
+    with pytest.raises(EmbeddedServerError, match=r"durableq\[embedded\].*DURABLEQ_URL") as caught:
+        Queue("shared")
+    assert f"{path}, which is Redis 6.0.16, and 6.2 or newer is needed" in str(caught.value)
 
 
 @pytest.mark.parametrize("what", ["nowhere", "a folder", "not executable", "not a program"])
@@ -558,7 +567,7 @@ def test_a_program_that_does_not_run_is_refused(monkeypatch, short_folder, what)
         path.write_bytes(b"\x7fELF nonsense")
         path.chmod(0o755 if what == "not a program" else 0o644)
     monkeypatch.setenv("DURABLEQ_SERVER", str(path))
-    with pytest.raises(EmbeddedServerError, match="does not run") as caught:
+    with pytest.raises(EmbeddedServerError, match=r"DURABLEQ_SERVER names.*does not run") as caught:
         Queue("shared")
     assert str(path) in str(caught.value)
 

@@ -5,6 +5,7 @@ import fcntl
 import logging
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -124,7 +125,8 @@ def small_disk(short_folder: Path) -> Iterator[Path]:
     folder = short_folder / "disk"
     folder.mkdir()
     words = ["mount", "-t", "tmpfs", "-o", "size=24m", "durableq-test", str(folder)]
-    if os.getuid() != 0 or subprocess.run(words, check=False, capture_output=True).returncode:
+    able = os.getuid() == 0 and shutil.which("mount")
+    if not able or subprocess.run(words, check=False, capture_output=True).returncode:
         pytest.skip("only root may mount a small disk")
     yield folder
     end_servers(folder)

@@ -20,24 +20,35 @@ def blocks(language: str) -> list[str]:
     return [text for kind, text in found if kind == language]
 
 
-def test_the_readmes_example_runs_as_printed(tmp_path: Path) -> None:
-    code = blocks("python")[0]
-    assert len([line for line in code.splitlines() if line.strip()]) <= 15
-
+def run(code: str, folder: Path) -> str:
+    """Run an example as a newcomer does, on the embedded server; return what it printed."""
     done = subprocess.run(
         [sys.executable, "-"],
         input=code,
         text=True,
         capture_output=True,
-        cwd=tmp_path,
+        cwd=folder,
         timeout=60,
         check=False,
     )
-
-    assert done.stdout == "sending to ada@example.org\nFalse\n", done.stderr
-    assert done.returncode == 0
+    assert done.returncode == 0, done.stderr
     assert len(done.stderr.splitlines()) == 1  # the embedded server's one warning
     assert "embedded server" in done.stderr
+    return done.stdout
+
+
+def test_the_readmes_examples_run_as_printed(tmp_path: Path) -> None:
+    first, asynchronous = blocks("python")
+    assert len([line for line in first.splitlines() if line.strip()]) <= 15
+
+    assert run(first, tmp_path) == "sending to ada@example.org\nFalse\n"
+    assert run(first, tmp_path) == "False\n"
+    assert run(asynchronous, tmp_path) == "True\n"
+
+
+def test_the_readmes_job_for_the_container_is_one(tmp_path: Path) -> None:
+    (code,) = re.findall(r"python -c '([^']+)'", README)
+    assert run(code, tmp_path) == "True\n"
 
 
 def test_the_readmes_scenario_answers_as_printed() -> None:

@@ -170,11 +170,6 @@ def test_a_script_is_composed_whole_and_known_by_its_digest(name):
     assert made.digest == hashlib.sha1(made.text.encode()).hexdigest()
 
 
-def test_a_script_is_printed_as_the_server_sees_it(installed):
-    done = run(sys.executable, "-m", "durableq.scripts", "ack", path=installed.folder)
-    assert succeeded(done) == script("ack").text + "\n"
-
-
 def test_the_installed_package_runs_the_published_scenarios(installed, embedded, monkeypatch):
     monkeypatch.setenv("DURABLEQ_URL", embedded.url)
     examples = CHECKOUT / "tests" / "scenarios" / "examples.ndjson"

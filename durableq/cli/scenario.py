@@ -81,7 +81,8 @@ def main(files: list[str], url: str | None, *, check: bool) -> int:
     finally:
         client.close()
     if check:
-        print(f"{len(scenarios)} scenarios, {failed} failed", file=sys.stderr)
+        number = len(scenarios)
+        print(f"{number} scenario{'' if number == 1 else 's'}, {failed} failed", file=sys.stderr)
     return 1 if failed else 0
 
 

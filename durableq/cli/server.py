@@ -71,9 +71,12 @@ def _print(found: Status, as_json: bool) -> None:
         "url": found.url,
         "data": f"{found.home} ({found.data_bytes / 1e6:.1f} MB)",
     }
+    number = f"{found.connections} connection{'' if found.connections == 1 else 's'}"
     if found.connections is not None:
-        stays = "until `durableq server stop`" if found.kept else "until its last user leaves"
-        number = f"{found.connections} connection{'' if found.connections == 1 else 's'}"
-        lines["users"] = f"{number}; it runs {stays}"
+        ends = "until the last one leaves" if found.connections else "until its next user leaves"
+        ends = "until `durableq server stop`" if found.kept else ends
+        lines["users"] = f"{number}; it runs {ends}"
+    elif found.kept:
+        lines["users"] = "none; the next one's server runs until `durableq server stop`"
     for name, value in lines.items():
         typer.echo(f"{name:6} {value}")
