@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import os
 import socket as sockets
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -53,7 +54,8 @@ class Embedded:
     def __init__(self, folder: Path) -> None:
         self.home = Home(folder)
         self.socket = self.home.socket
-        self._users, self._found = 0, False
+        self._users = 0
+        self._found = 0  # the process id that has used it: a fork of it may not have
         self._guard = threading.Lock()
 
     @staticmethod
@@ -74,12 +76,18 @@ class Embedded:
                 f"DURABLEQ_EMBEDDED={allowed} is not known: it is never, or not set"
             )
         given = os.environ.get("DURABLEQ_HOME")
-        if given:
-            return _server(Path(given).expanduser().absolute())
-        state = Path(os.environ.get("XDG_STATE_HOME", ""))
-        if not state.is_absolute():  # to be ignored then, says the XDG specification
-            state = Path.home() / ".local" / "state"
-        return _server(state / "durableq")
+        try:
+            if given:
+                return _server(Path(given).expanduser().absolute())
+            state = Path(os.environ.get("XDG_STATE_HOME", ""))
+            if not state.is_absolute():  # to be ignored then, says the XDG specification
+                state = Path.home() / ".local" / "state"
+            return _server(state / "durableq")
+        except RuntimeError as error:
+            raise EmbeddedServerError(
+                f"the embedded server has no directory ({error}): set DURABLEQ_HOME to one of your "
+                "own, or DURABLEQ_URL to a server"
+            ) from error
 
     @property
     def client_name(self) -> str:
@@ -102,7 +110,8 @@ class Embedded:
     def ready(self) -> None:
         """See to it that the server runs and answers: find it, or start it on its data.
 
-        Raises EmbeddedServerError, with the remedy, if it cannot be started.
+        Raises EmbeddedServerError, with the remedy, if it cannot be started; redis-py's
+        ConnectionError if it takes no more connections.
         """
         self.home.check()
         start = launch.Launch(self.home)
@@ -110,26 +119,39 @@ class Embedded:
             if reply:
                 start.loading()
             elif (lock := self.home.lock()) is not None:
-                try:
+                with lock:
                     start.again(lock)
-                finally:
-                    os.close(lock)
             else:
                 start.wait()
         start.done()
-        self._found = True
+        self._note()
+        if reply.startswith(b"-ERR"):  # it lets nobody in: for a moment, perhaps
+            raise redis.ConnectionError(f"the embedded server answers {reply[1:].decode().strip()}")
+
+    def _note(self) -> None:
+        """Take note that this process uses the server, and is to leave it at its end."""
+        if self._found != os.getpid():
+            self._found = os.getpid()
+            multiprocessing = sys.modules.get("multiprocessing")
+            if multiprocessing is not None and multiprocessing.parent_process() is not None:
+                from multiprocessing.util import Finalize
+
+                Finalize(None, self.stop_unused, exitpriority=0)  # its children skip atexit's
 
     def keep(self) -> None:
         """Start the server, or find it, and let it run until it is told to stop."""
-        self.ready()
-        with self.home.deciding():  # so that nobody is about to stop it
-            self.home.kept = True
+        try:
             self.ready()
+            with self.home.deciding():  # so that nobody is about to stop it
+                self.home.kept = True
+                self.ready()
+        except redis.ConnectionError as error:
+            raise EmbeddedServerError(str(error)) from error
 
     def stop_unused(self) -> None:
         """Stop the server, if this process used it, unless another one is connected to it."""
         with contextlib.suppress(EmbeddedServerError):  # whoever leaves has no use for it
-            if self._found and self.home.locked():
+            if self._found == os.getpid() and self.home.locked():
                 self._stop_unused()
 
     def _stop_unused(self) -> None:
@@ -137,17 +159,30 @@ class Embedded:
         pid, stopped = self.home.pid, False
         # One process at a time looks, after its own connections are gone; so the last one stops it.
         with self.home.deciding(), self._admin() as admin:
-            others = []
-            for client in admin.client_list(_type="normal"):
-                if client["name"] == self.client_name:
-                    admin.client_kill_filter(_id=client["id"])
-                elif client["name"] != _ADMIN:
-                    others.append(client)
-            if not others and not self.home.kept:
+            if not self._others(admin) and not self.home.kept:
                 admin.shutdown(nosave=True)
                 stopped = True
         if stopped:
             self._await_end(pid)
+
+    def _others(self, admin: redis.Redis) -> bool:
+        """Tell whether other processes are connected; drop what is left of this one's."""
+        seen: set[str] = set()
+        while True:
+            names: dict[str, str] = {}
+            for client in admin.client_list(_type="normal"):
+                if client["name"] == self.client_name:
+                    admin.client_kill_filter(_id=client["id"])
+                elif client["name"] != _ADMIN:
+                    names[client["id"]] = client["name"]
+            # Without a name of ours it is a user's own client, or a mere ping: gone at a second
+            # look.
+            if any(name.startswith("durableq-") for name in names.values()) or seen & set(names):
+                return True
+            if not names:
+                return False
+            seen = set(names)
+            time.sleep(0.02)
 
     def stop(self) -> None:
         """Stop the server, whoever uses it; one that is just being started, too.
@@ -178,7 +213,7 @@ class Embedded:
     def _ping(self) -> bytes:
         """Return what the server says to a PING; nothing, if there is none or it is silent.
 
-        Any answer but LOADING is as good as PONG: what is wrong, the next command will tell.
+        Most answers are as good as PONG: what is wrong, the next command will tell.
         """
         try:
             with sockets.socket(sockets.AF_UNIX) as probe:

@@ -9,17 +9,84 @@ import fcntl
 import hashlib
 import os
 import tempfile
+import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 from urllib.parse import quote
 
 from durableq.errors import EmbeddedServerError
 
 SOCKET_LIMIT = 100  # bytes; the system allows 107 on Linux, 103 on macOS
+MARK = "lock"
+"""The file that marks a directory as ours."""
+
 ROOM = 8 * 1024 * 1024
 """Free bytes that a server needs to start: twice the most that is sent to it at once."""
 
 LOG_LIMIT = 1024 * 1024
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY
+# The directory itself is locked, and not a file in it: who empties it while a server runs must not
+# let a second one in.
+
+TURN = 5.0
+"""Seconds to wait for one's turn to decide whether the server is to stay."""
+
+
+class Lock:
+    """A lock of this process on a file or a directory, until it is closed or forgotten.
+
+    The lock belongs to the open file: a process that inherits `fd` has it, too.
+    """
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self.fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        if self.fd < 3:
+            # In a process without its standard streams, which a child is given anew.
+            low, self.fd = self.fd, fcntl.fcntl(self.fd, fcntl.F_DUPFD_CLOEXEC, 3)
+            os.close(low)
+        _locks.add(self)
+
+    def take(self, kind: int) -> bool:
+        """Take the lock, LOCK_EX or LOCK_SH, if it is to be had; tell whether it was."""
+        try:
+            fcntl.flock(self.fd, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise OSError(
+                error.errno, f"it cannot be locked, as on NFS: {error.strerror}"
+            ) from None
+        return True
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
+            os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError):  # it could not be opened
+            self.close()
+
+
+_locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
+
+
+def _forget() -> None:
+    """Let a forked child not keep what another thread of its parent holds for a moment."""
+    for lock in list(_locks):
+        lock.close()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 class Home:
@@ -39,7 +106,7 @@ class Home:
     @property
     def url(self) -> str:
         """The server's URL, as a client takes it."""
-        return f"unix://{quote(str(self.socket))}"
+        return f"unix://{quote(os.fsencode(self.socket))}"
 
     def check(self) -> None:
         """See that nobody else owns the directory, and that its socket can be reached."""
@@ -48,46 +115,39 @@ class Home:
             if self._alias is not None:
                 _link(self._alias, self.folder)
 
-    def lock(self) -> int | None:
-        """Return the lock, held, of the directory, made if need be; None while a server has it."""
+    def lock(self) -> Lock | None:
+        """Return the lock, taken, of the directory, made if need be; None while a server has it."""
         with self._usable():
             if not self.folder.exists():
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _check_owner(self.folder)
             names = os.listdir(self.folder)
-            if names and "lock" not in names:
+            if names and MARK not in names:
                 raise FileExistsError("it holds files of something else")
-            if self.folder.stat().st_mode & 0o077:
+            if self.folder.stat().st_mode & 0o777 != 0o700:
                 self.folder.chmod(0o700)
-            lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            return None
-        return lock
+            (self.folder / MARK).touch(mode=0o600)
+            lock = Lock(self.folder, _FOLDER)
+            return lock if lock.take(fcntl.LOCK_EX) else None
 
     def locked(self) -> bool:
         """Tell whether a server has the lock. Makes nothing."""
         with self._usable():
             _check_owner(self.folder)
-            try:
-                lock = os.open(self.folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
+            if not self.folder.exists():
                 return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
+            with Lock(self.folder, _FOLDER) as lock:
+                return not lock.take(fcntl.LOCK_SH)
 
     @contextlib.contextmanager
     def deciding(self) -> Iterator[None]:
         """Be the only process that decides whether the server is to stay."""
-        with self._usable(), open(self.folder / "leaving", "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with self._usable(), Lock(self.folder / "leaving", os.O_RDWR | os.O_CREAT) as turn:
+            deadline = time.monotonic() + TURN
+            while not turn.take(fcntl.LOCK_EX):
+                if time.monotonic() > deadline:  # that one is suspended, perhaps
+                    raise TimeoutError(f"another process has held leaving for {TURN:.0f} s")
+                time.sleep(0.005)
             yield
 
     def clear(self) -> None:
@@ -137,7 +197,7 @@ class Home:
     def pid(self) -> int | None:
         """The process id that the server has left here; it may be a dead one's."""
         text = self._read("pid")
-        return int(text) if text.isdigit() else None
+        return int(text) if text.isdecimal() else None
 
     def _read(self, name: str) -> str:
         try:
@@ -189,7 +249,10 @@ def _alias(folder: Path) -> Path | None:
     if len(os.fsencode(folder / "socket")) <= SOCKET_LIMIT:
         return None
     name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
-    for base in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 (a folder of our own in it)
+    bases = ["/tmp"]  # noqa: S108 (a folder of our own in it)
+    with contextlib.suppress(OSError):  # where nothing can be written; it may be there all the same
+        bases.insert(0, tempfile.gettempdir())
+    for base in bases:
         alias = Path(base) / f"durableq-{os.getuid()}" / name
         if len(os.fsencode(alias / "socket")) <= SOCKET_LIMIT:
             break

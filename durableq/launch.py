@@ -10,7 +10,7 @@ import subprocess
 import time
 
 from durableq.errors import EmbeddedServerError
-from durableq.home import Home
+from durableq.home import Home, Lock
 from durableq.program import Program, find_program
 
 SILENCE = 20.0
@@ -53,7 +53,7 @@ class Launch:
             )
         time.sleep(0.005)
 
-    def again(self, lock: int) -> None:
+    def again(self, lock: Lock) -> None:
         """Start the server, of which the lock says that there is none."""
         if self._program is not None and not self._came_up():
             self._failures += 1
@@ -75,9 +75,9 @@ class Launch:
             self._home.writer = self._program.name
 
     def _came_up(self) -> bool:
-        """Tell whether the server that we started was whole before it ended: others may stop it."""
-        lines = self._home.log_lines(self._log_start)
-        return any("eady to accept connections" in line for line in lines)
+        """Tell whether the server that we started was whole, or told to end: others may do that."""
+        log = "\n".join(self._home.log_lines(self._log_start))
+        return "eady to accept connections" in log or "bye bye" in log
 
     def _why(self) -> str:
         tail = _tail(self._home, self._log_start)
@@ -97,7 +97,7 @@ class Launch:
         )
 
 
-def _spawn(program: Program, home: Home, lock: int) -> None:
+def _spawn(program: Program, home: Home, lock: Lock) -> None:
     options = {
         "port": "0",
         "unixsocket": "socket",
@@ -124,7 +124,7 @@ def _spawn(program: Program, home: Home, lock: int) -> None:
                 env={**os.environ, "LC_ALL": "C"},  # it ends where the user's locale is missing
                 umask=0o077,
                 start_new_session=True,
-                pass_fds=(lock,),
+                pass_fds=(lock.fd,),
                 check=True,
             )
     except (OSError, subprocess.CalledProcessError) as error:
@@ -145,7 +145,7 @@ def is_silent(home: Home) -> EmbeddedServerError:
     pid = home.pid
     named = f" (process {pid}, if it is one of ours)" if pid else ""
     return EmbeddedServerError(
-        f"the lock {home.folder / 'lock'} is held{named}, and no server has answered for "
+        f"the lock of {home.folder} is held{named}, and no server has answered for "
         f"{SILENCE:.0f} s: {_tail(home)}; end that process, or set DURABLEQ_HOME to another "
         "directory"
     )

@@ -35,7 +35,8 @@ def find_program() -> Program:
     Raises EmbeddedServerError if there is none, or it is older than Redis 6.2.
     """
     given = os.environ.get("DURABLEQ_SERVER")
-    found = given or _packaged() or shutil.which("valkey-server") or shutil.which("redis-server")
+    found = shutil.which(given) or given if given else _packaged()
+    found = found or shutil.which("valkey-server") or shutil.which("redis-server")
     if not found:
         raise EmbeddedServerError(f"there is no server program for the embedded server: {_REMEDY}")
     try:

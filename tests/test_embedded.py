@@ -19,6 +19,7 @@ from users import KINDS, connect, kill_server, pid_of, program, runs, script, st
 from durableq import AsyncQueue, EmbeddedServerError, Queue, launch
 from durableq import program as programs
 from durableq.embedded import Embedded
+from durableq.home import Lock
 from durableq.program import find_program
 
 NOBODY = 65534
@@ -221,7 +222,7 @@ def test_of_many_at_once_that_make_the_directory_one_gets_the_lock_and_nobody_an
     number = 8
     barrier = Barrier(number, timeout=10)
 
-    def take(home: Path) -> int | None:
+    def take(home: Path) -> Lock | None:
         barrier.wait()
         return Embedded(home).home.lock()
 
@@ -230,7 +231,7 @@ def test_of_many_at_once_that_make_the_directory_one_gets_the_lock_and_nobody_an
             locks = list(pool.map(take, [short_folder / str(i)] * number))
             held = [lock for lock in locks if lock is not None]
             assert len(held) == 1
-            os.close(held[0])
+            held[0].close()
 
 
 # The server's death

@@ -336,11 +336,14 @@ def test_a_system_without_a_shell_is_told(home, monkeypatch):
 def test_a_lock_that_something_else_holds_is_told_with_its_path(home, monkeypatch):
     monkeypatch.setattr(launch, "SILENCE", 0.1)
     home.mkdir(mode=0o700)
-    with open(home / "lock", "w") as lock:
+    lock = os.open(home, os.O_RDONLY)
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(EmbeddedServerError, match=r"is held.*DURABLEQ_HOME") as caught:
             Queue("shared")
-    assert str(home / "lock") in str(caught.value)
+    finally:
+        os.close(lock)
+    assert f"the lock of {home} is held" in str(caught.value)
     with Queue("shared") as queue:
         assert queue.enqueue("a"), "the lock was let go: its file is no obstacle"
 
@@ -351,7 +354,7 @@ class Loading:
     def __init__(self, home: Path) -> None:
         home.mkdir(mode=0o700)
         self.pings, self.loaded = 0, False
-        self.lock = open(home / "lock", "w")  # noqa: SIM115
+        self.lock = os.open(home, os.O_RDONLY)
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.bind(str(home / "socket"))
@@ -373,7 +376,7 @@ class Loading:
         self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
         self.thread.join()
-        self.lock.close()
+        os.close(self.lock)
 
 
 @pytest.fixture

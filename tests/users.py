@@ -44,10 +44,12 @@ for line in sys.stdin:
 class User:
     """Another process, with a queue on the embedded server of its environment."""
 
-    def __init__(self, kind: str = "Queue", cwd: Path | None = None, **environment: Any) -> None:
+    def __init__(
+        self, kind: str = "Queue", cwd: Path | None = None, code: str = USER, **environment: Any
+    ) -> None:
         own = {**os.environ, **environment}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", USER, kind],
+            [sys.executable, "-c", code, kind],
             env={name: str(value) for name, value in own.items() if value is not None},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -96,12 +98,17 @@ def pid_of(home: Path, name: str = "socket") -> int:
 
 def runs(home: Path) -> bool:
     """Tell whether a server has the directory's lock: it is held for as long as one lives."""
-    with open(home / "lock") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+    try:
+        lock = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
         return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
 
 
 def starts(home: Path) -> int:

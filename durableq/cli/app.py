@@ -4,6 +4,7 @@ Exit codes: 0 done; 1 the check failed; 2 the input or the options cannot be use
 what it holds, cannot be used.
 """
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -99,6 +100,8 @@ def demo(
 
 def run() -> None:
     """Run the command line; an error of durableq is one line and an exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name may be any bytes
     try:
         try:
             app(prog_name="durableq")
