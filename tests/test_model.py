@@ -101,7 +101,7 @@ def test_the_queue_is_the_model(request: pytest.FixtureRequest, kind: str) -> No
     class Here(Machine):
         backend = request.getfixturevalue(kind)
 
-    run_state_machine_as_test(Here, settings=settings(max_examples=150, stateful_step_count=40))
+    run_state_machine_as_test(Here, settings=settings(max_examples=100, stateful_step_count=40))
 
 
 @pytest.mark.slow

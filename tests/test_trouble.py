@@ -255,7 +255,7 @@ def test_a_call_to_a_frozen_server_is_run_once_when_it_thaws(
         pid = lab.raw.info("server")["process_id"]
         requests = []
         steps = [("reserve",), ("enqueue", "new", "of new")]
-        timeouts = {"socket_timeout": 0.1, "socket_connect_timeout": 0.1}
+        timeouts = {"socket_timeout": 0.3, "socket_connect_timeout": 0.3}
         made = [furnished(lab, redis=lab.client(**timeouts)) for _ in steps]
         os.kill(pid, signal.SIGSTOP)
         try:
