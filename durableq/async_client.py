@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -94,7 +95,11 @@ class AsyncClient:
         if self._endpoint.embedded is None:
             connection = self._endpoint.connection()
         else:
-            connection = await asyncio.to_thread(self._endpoint.connection)
+            given_up = threading.Event()
+            try:
+                connection = await asyncio.to_thread(self._endpoint.connection, given_up)
+            finally:
+                given_up.set()  # if cancelled: the thread would keep the process from ending
         try:
             async with asyncio.timeout(self._endpoint.timeout):
                 await connection.connect()

@@ -8,6 +8,7 @@ connections; the embedded server is in embedded.py.
 import logging
 import os
 import re
+import threading
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -61,11 +62,14 @@ class Endpoint:
     embedded: Embedded | None = None
     source: object = None
 
-    def connection(self) -> Any:
-        """Return a new connection of redis-py, not connected yet; blocks while a server starts."""
+    def connection(self, given_up: threading.Event | None = None) -> Any:
+        """Return a new connection of redis-py, not connected yet.
+
+        Blocks while the embedded server starts, until `given_up` is set.
+        """
         if self.embedded is None:
             return self.connection_class(**self.arguments)
-        self.embedded.ready()
+        self.embedded.ready(given_up)
         _announce(self.embedded)
         # Named by the process that makes it, which may be a fork of the one that made the queue.
         return self.connection_class(**self.arguments, client_name=self.embedded.client_name)

@@ -9,13 +9,13 @@ starts one.
 import atexit
 import contextlib
 import os
+import secrets
 import socket as sockets
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import redis
@@ -27,6 +27,9 @@ from durableq.errors import EmbeddedServerError, InvalidArgument
 from durableq.home import Home
 
 _ADMIN = "durableq-admin"
+_session = (0, "")
+_servers: "dict[Path, Embedded]" = {}
+_making = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,10 @@ class Embedded:
     @property
     def client_name(self) -> str:
         """How this process's connections are named, to be told from those of others."""
-        return f"durableq-{os.getpid()}"
+        global _session  # noqa: PLW0603 (of the process, which may be a fork)
+        if _session[0] != os.getpid():
+            _session = (os.getpid(), secrets.token_hex(4))  # containers may share process ids
+        return f"durableq-{_session[0]}-{_session[1]}"
 
     def join(self) -> None:
         """Count a user of the server in this process."""
@@ -107,23 +113,26 @@ class Embedded:
         if last:
             self.stop_unused()
 
-    def ready(self) -> None:
+    def ready(self, given_up: threading.Event | None = None) -> None:
         """See to it that the server runs and answers: find it, or start it on its data.
 
+        Blocks while it loads; setting `given_up` ends that.
         Raises EmbeddedServerError, with the remedy, if it cannot be started; redis-py's
         ConnectionError if it takes no more connections.
         """
         self.home.check()
-        start = launch.Launch(self.home)
+        launching = launch.Launch(self.home)
         while not (reply := self._ping()) or reply.startswith(b"-LOADING"):
+            if given_up is not None and given_up.is_set():
+                raise EmbeddedServerError("the call was given up while the server started")
             if reply:
-                start.loading()
+                launching.loading()
             elif (lock := self.home.lock()) is not None:
                 with lock:
-                    start.again(lock)
+                    launching.start(lock)
             else:
-                start.wait()
-        start.done()
+                launching.wait()
+        launching.done()
         self._note()
         if reply.startswith(b"-ERR"):  # it lets nobody in: for a moment, perhaps
             raise redis.ConnectionError(f"the embedded server answers {reply[1:].decode().strip()}")
@@ -168,9 +177,9 @@ class Embedded:
     def _others(self, admin: redis.Redis) -> bool:
         """Tell whether other processes are connected; drop what is left of this one's."""
         seen: set[str] = set()
-        while True:
+        for _ in range(10):
             names: dict[str, str] = {}
-            for client in admin.client_list(_type="normal"):
+            for client in admin.client_list():
                 if client["name"] == self.client_name:
                     admin.client_kill_filter(_id=client["id"])
                 elif client["name"] != _ADMIN:
@@ -182,7 +191,8 @@ class Embedded:
             if not names:
                 return False
             seen = set(names)
-            time.sleep(0.02)
+            time.sleep(0.05)
+        return True
 
     def stop(self) -> None:
         """Stop the server, whoever uses it; one that is just being started, too.
@@ -194,7 +204,10 @@ class Embedded:
         self._await_end(self.home.pid, stopping=True)
 
     def status(self) -> Status:
-        """Return what there is to know. Starts nothing, makes nothing."""
+        """Return what there is to know. Starts nothing, makes nothing.
+
+        Raises EmbeddedServerError if the directory cannot be used.
+        """
         state, server, pid, connections = "stopped", None, None, None
         if self.home.locked():
             self.home.check()
@@ -202,10 +215,9 @@ class Embedded:
             if reply.startswith(b"-LOADING"):
                 state = "loading"
             elif reply:
+                state, server = "running", self.home.writer
                 with self._admin() as admin:
-                    clients = admin.client_list(_type="normal")
-                    connections = sum(client["name"] != _ADMIN for client in clients)
-                    state, server = "running", self.home.writer
+                    connections = sum(client["name"] != _ADMIN for client in admin.client_list())
         kept, size = self.home.kept, self.home.data_bytes()
         folder = str(self.home.folder)
         return Status(state, self.home.url, folder, pid, server, connections, kept, size)
@@ -255,8 +267,9 @@ class Embedded:
             time.sleep(0.005)
 
 
-@cache
 def _server(home: Path) -> Embedded:
-    server = Embedded(home)
-    atexit.register(server.stop_unused)
-    return server
+    with _making:
+        if home not in _servers:
+            _servers[home] = Embedded(home)
+            atexit.register(_servers[home].stop_unused)
+        return _servers[home]

@@ -80,7 +80,7 @@ class QueueClosed(DurableQueueError, RuntimeError):
 
 
 class EmbeddedServerError(DurableQueueError):
-    """The embedded server cannot be started; the message names the remedy."""
+    """The embedded server cannot be started, used or stopped; the message names the remedy."""
 
 
 class ServerError(DurableQueueError):

@@ -1,6 +1,6 @@
 """Home: the directory of an embedded server: whose it is, who has its lock, what is in it.
 
-Starting and stopping the server is in embedded.py, which program it runs in program.py.
+launch.py starts the server, embedded.py finds and stops it.
 """
 
 import contextlib
@@ -8,6 +8,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import stat
 import tempfile
 import time
 import weakref
@@ -26,16 +27,16 @@ ROOM = 8 * 1024 * 1024
 """Free bytes that a server needs to start: twice the most that is sent to it at once."""
 
 LOG_LIMIT = 1024 * 1024
+"""Bytes of the server's log above which the next server begins a new one."""
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
-# The directory itself is locked, and not a file in it: who empties it while a server runs must not
-# let a second one in.
 
 TURN = 5.0
 """Seconds to wait for one's turn to decide whether the server is to stay."""
 
 
 class Lock:
-    """A lock of this process on a file or a directory, until it is closed or forgotten.
+    """A lock of this process on a file or a directory, until it is released or forgotten.
 
     The lock belongs to the open file: a process that inherits `fd` has it, too.
     """
@@ -48,8 +49,8 @@ class Lock:
             os.close(low)
         _locks.add(self)
 
-    def take(self, kind: int) -> bool:
-        """Take the lock, LOCK_EX or LOCK_SH, if it is to be had; tell whether it was."""
+    def acquire(self, kind: int) -> bool:
+        """Acquire the lock, LOCK_EX or LOCK_SH, if it is to be had; tell whether it was."""
         try:
             fcntl.flock(self.fd, kind | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -60,8 +61,8 @@ class Lock:
             ) from None
         return True
 
-    def close(self) -> None:
-        """Let go of it."""
+    def release(self) -> None:
+        """Release it; safe to call twice."""
         if self.fd >= 0:
             fd, self.fd = self.fd, -1
             os.close(fd)
@@ -70,11 +71,11 @@ class Lock:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self.release()
 
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError):  # it could not be opened
-            self.close()
+            self.release()
 
 
 _locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
@@ -83,7 +84,7 @@ _locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 def _forget() -> None:
     """Let a forked child not keep what another thread of its parent holds for a moment."""
     for lock in list(_locks):
-        lock.close()
+        lock.release()
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -116,7 +117,10 @@ class Home:
                 _link(self._alias, self.folder)
 
     def lock(self) -> Lock | None:
-        """Return the lock, taken, of the directory, made if need be; None while a server has it."""
+        """Return the directory's lock, acquired; None while a server has it.
+
+        Makes the directory if there is none.
+        """
         with self._usable():
             if not self.folder.exists():
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -127,8 +131,10 @@ class Home:
             if self.folder.stat().st_mode & 0o777 != 0o700:
                 self.folder.chmod(0o700)
             (self.folder / MARK).touch(mode=0o600)
+            # The directory itself, and not a file in it: who empties it while a server runs must
+            # not let a second one in.
             lock = Lock(self.folder, _FOLDER)
-            return lock if lock.take(fcntl.LOCK_EX) else None
+            return lock if lock.acquire(fcntl.LOCK_EX) else None
 
     def locked(self) -> bool:
         """Tell whether a server has the lock. Makes nothing."""
@@ -137,14 +143,14 @@ class Home:
             if not self.folder.exists():
                 return False
             with Lock(self.folder, _FOLDER) as lock:
-                return not lock.take(fcntl.LOCK_SH)
+                return not lock.acquire(fcntl.LOCK_SH)
 
     @contextlib.contextmanager
     def deciding(self) -> Iterator[None]:
         """Be the only process that decides whether the server is to stay."""
         with self._usable(), Lock(self.folder / "leaving", os.O_RDWR | os.O_CREAT) as turn:
             deadline = time.monotonic() + TURN
-            while not turn.take(fcntl.LOCK_EX):
+            while not turn.acquire(fcntl.LOCK_EX):
                 if time.monotonic() > deadline:  # that one is suspended, perhaps
                     raise TimeoutError(f"another process has held leaving for {TURN:.0f} s")
                 time.sleep(0.005)
@@ -153,7 +159,8 @@ class Home:
     def clear(self) -> None:
         """Make the directory ready for a server that starts. Only for whoever has the lock."""
         with self._usable():
-            (self.folder / "socket").unlink(missing_ok=True)
+            for name in ("socket", "pid"):
+                (self.folder / name).unlink(missing_ok=True)
             if self.log.exists() and self.log.stat().st_size > LOG_LIMIT:
                 self.log.replace(self.folder / "log.1")
             # A server that cannot write its file ends at once, and would be started again and
@@ -180,7 +187,7 @@ class Home:
         with self._usable():
             if kept:
                 (self.folder / "kept").touch()
-            elif (self.folder / "lock").exists():  # else it is no directory of ours
+            elif (self.folder / MARK).exists():  # else it is no directory of ours
                 (self.folder / "kept").unlink(missing_ok=True)
 
     @property
@@ -262,7 +269,9 @@ def _alias(folder: Path) -> Path | None:
 def _link(alias: Path, folder: Path) -> None:
     if not alias.parent.exists():
         alias.parent.mkdir(mode=0o700, exist_ok=True)
-    _check_owner(alias.parent)
+    found = alias.parent.lstat()  # a link there may be anybody's
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise PermissionError(f"{alias.parent} is not a folder that only this user can write to")
     if not alias.is_symlink() or Path(os.readlink(alias)) != folder:
         new = alias.with_name(f"{alias.name}.{os.getpid()}")
         new.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ answers.
 
 import logging
 import os
+import re
 import subprocess
 import time
 
@@ -22,6 +23,9 @@ SAY_SO = 3.0
 MOST_STARTS = 5
 """How often a server that ends at its start is started before the error."""
 
+MOST_ENDS = 50
+"""The same for one that comes up, and ends before it answers us: others may stop it."""
+
 _log = logging.getLogger("durableq")
 
 
@@ -33,7 +37,7 @@ class Launch:
         self._begun = time.monotonic()
         self._deadline = self._begun + SILENCE
         self._program: Program | None = None
-        self._log_start, self._failures, self._told = 0, 0, False
+        self._log_start, self._ends, self._failures, self._told = 0, 0, 0, False
 
     def wait(self) -> None:
         """Wait a moment: somebody has the lock and does not answer yet."""
@@ -53,11 +57,12 @@ class Launch:
             )
         time.sleep(0.005)
 
-    def again(self, lock: Lock) -> None:
-        """Start the server, of which the lock says that there is none."""
-        if self._program is not None and not self._came_up():
-            self._failures += 1
-            if self._failures == MOST_STARTS:
+    def start(self, lock: Lock) -> None:
+        """Start the server, or start it again; the lock says that there is none."""
+        if self._program is not None:
+            self._ends += 1
+            self._failures += not self._came_up()
+            if self._failures == MOST_STARTS or self._ends == MOST_ENDS:
                 raise EmbeddedServerError(self._why())
             time.sleep(0.02 * 2**self._failures)
         self._program = find_program()
@@ -81,7 +86,7 @@ class Launch:
 
     def _why(self) -> str:
         tail = _tail(self._home, self._log_start)
-        if self._program and self._home.writer not in ("", self._program.name):
+        if self._program and _is_newer(self._home.writer, self._program):
             return f"{self._too_new()} ({tail})"
         return (
             f"the embedded server ends at its start: {tail}; mend that, or set DURABLEQ_HOME to "
@@ -95,6 +100,15 @@ class Launch:
             "read it: install durableq[embedded], set DURABLEQ_SERVER to a server as new as that, "
             "or DURABLEQ_HOME to another directory"
         )
+
+
+def _is_newer(writer: str, program: Program) -> bool:
+    """Tell whether a server called `writer` is newer than a program, or of another kind."""
+    kind, _, version = writer.partition(" ")
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version))
+    mine, _, version = program.name.partition(" ")
+    ours = tuple(int(number) for number in re.findall(r"\d+", version))
+    return bool(writer) and (kind != mine or numbers > ours)
 
 
 def _spawn(program: Program, home: Home, lock: Lock) -> None:

@@ -1,4 +1,4 @@
-"""Program: which server program the embedded server runs. Running it is in embedded.py."""
+"""Program: which server program the embedded server runs. Running it is in launch.py."""
 
 import glob
 import importlib.util

@@ -41,7 +41,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def chosen(given: str) -> list[str]:
-    wanted = sorted({*installed(), *WANTED}) if given == "all" else given.split(",")
+    known = sorted({*installed(), *WANTED})
+    wanted = known if given == "all" else given.split(",")
+    if not set(wanted) <= set(known) or not set(wanted) & set(installed()):
+        raise pytest.UsageError(f"--servers={given}: there are {', '.join(installed())}")
     if required() and (missing := set(wanted) - set(installed())):
         raise pytest.UsageError(f"DURABLEQ_TEST_SERVERS=required, without {sorted(missing)}")
     return wanted
@@ -61,6 +64,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = {item for item in items if "backend" not in getattr(item, "fixturenames", ())}
         config.hook.pytest_deselected(items=list(others))
         items[:] = [item for item in items if item not in others]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    client = os.environ.get("DURABLEQ_TEST_CLIENT", "")
+    if not redis.__version__.startswith(client):
+        raise pytest.UsageError(f"redis-py {client} was to be tested, not {redis.__version__}")
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -83,6 +92,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, short_folder: Path) -> Non
     """No test touches the user's server, or a server that the environment names."""
     monkeypatch.delenv("DURABLEQ_URL", raising=False)
     monkeypatch.delenv("DURABLEQ_EMBEDDED", raising=False)
+    monkeypatch.delenv("DURABLEQ_SERVER", raising=False)
     monkeypatch.setenv("DURABLEQ_HOME", str(short_folder / "home"))
 
 

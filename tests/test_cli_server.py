@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ import redis
 from support import await_true
 from users import connect, kill_server, pid_of, runs, starts
 
-import durableq
 from durableq import Queue
 from durableq.embedded import Embedded
 from durableq.program import find_program
@@ -241,4 +239,3 @@ def test_the_help_tells_the_commands_and_their_exit_codes():
     told = run("--help")
     for word in ("start", "stop", "status", "Exit codes"):
         assert word in told
-    assert Path(durableq.__file__).parent.name == "durableq"

@@ -231,7 +231,7 @@ def test_of_many_at_once_that_make_the_directory_one_gets_the_lock_and_nobody_an
             locks = list(pool.map(take, [short_folder / str(i)] * number))
             held = [lock for lock in locks if lock is not None]
             assert len(held) == 1
-            held[0].close()
+            held[0].release()
 
 
 # The server's death
@@ -270,13 +270,14 @@ def test_a_server_that_dies_as_one_connects_for_the_first_time_is_started_again(
         import durableq, redis
         from durableq.embedded import Embedded
 
-        def ready(self):
-            really_ready(self)
+        def ready(self, given_up=None):
+            really_ready(self, given_up)
             if not killed:
                 with redis.Redis(unix_socket_path=str(self.socket)) as raw:
                     killed.append(raw.info("server")["process_id"])
                 os.kill(killed[0], signal.SIGKILL)
-                os.waitpid(killed[0], 0)
+                while self.home.locked():
+                    pass
 
         killed = []
         really_ready, Embedded.ready = Embedded.ready, ready

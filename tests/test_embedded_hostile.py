@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from durableq.embedded import Embedded
 from durableq.home import Home
 from durableq.program import find_program
 
+linux = pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
 STREAMS = ["0<&-", "1>&-", "2>&-", "0<&- 1>&-", "0<&- 1>&- 2>&-"]
 
 
@@ -32,17 +34,22 @@ def test_a_process_without_its_standard_streams_starts_a_server_with_the_lock(
     home, short_folder, closed
 ):
     code = """
-import os, sys
+import pathlib, sys
 from durableq import Queue
 
+folder = pathlib.Path(sys.argv[1])
 with Queue("shared") as queue:
     assert queue.enqueue("a")
-    os.system(sys.argv[1])
+    (folder / "ready").touch()
+    while not (folder / "end").exists():
+        pass
 """
-    inside = f"flock -n {home} touch {short_folder}/free || touch {short_folder}/locked"
-    words = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", code, inside]
-    subprocess.run(words, check=True, timeout=20, stderr=subprocess.DEVNULL)
-    assert (short_folder / "locked").exists()
+    words = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", code, short_folder]
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as process:
+        await_true((short_folder / "ready").exists)
+        assert runs(home)
+        (short_folder / "end").touch()
+    assert process.returncode == 0
     assert not runs(home)
     assert starts(home) == 1
 
@@ -85,7 +92,7 @@ def test_a_child_forked_while_the_lock_is_held_does_not_keep_it(home):
                 os._exit(0)
         os.close(tell)
         os.read(told, 1)  # the child is there
-        lock.close()
+        lock.release()
         assert not home.locked()
         with home.deciding():
             pass
@@ -158,6 +165,79 @@ def test_a_process_suspended_while_it_leaves_does_not_hold_the_others(home, monk
     assert not runs(home)
 
 
+def test_threads_that_ask_at_once_get_one_object_for_a_directory(short_folder, monkeypatch):
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for i in range(200):
+            monkeypatch.setenv("DURABLEQ_HOME", str(short_folder / str(i)))
+            with ThreadPoolExecutor(8) as pool:
+                got = list(pool.map(lambda _: Embedded.of_environment(), range(8)))
+            assert len(set(map(id, got))) == 1
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_a_subscriber_of_the_users_keeps_it(enter, home):
+    user = enter()
+    with connect(home) as raw, raw.pubsub() as subscriber:
+        subscriber.subscribe("news")
+        raw.connection_pool.disconnect(inuse_connections=False)
+        user.leave()
+        assert runs(home)
+
+
+def test_a_cancelled_call_does_not_keep_the_process_while_the_server_loads(home):
+    script(
+        """
+        import asyncio, fcntl, os, socket, threading
+        from durableq import AsyncQueue
+
+        home = os.environ["DURABLEQ_HOME"]
+        os.mkdir(home, 0o700)
+        open(home + "/lock", "w").close()
+        lock = os.open(home, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(home + "/socket")
+        listener.listen()
+        asked = threading.Event()
+
+        def load():
+            while True:
+                with listener.accept()[0] as connection:
+                    connection.recv(64)
+                    connection.sendall(b"-LOADING\\r\\n")
+                    asked.set()
+
+        threading.Thread(target=load, daemon=True).start()
+
+        async def main():
+            call = asyncio.ensure_future(AsyncQueue("shared").enqueue("a"))
+            await asyncio.to_thread(asked.wait)
+            call.cancel()
+            try:
+                await call
+            except asyncio.CancelledError:
+                print("cancelled")
+
+        asyncio.run(main())
+        os.close(lock)
+        """
+    )
+
+
+def test_a_link_in_the_place_of_the_folder_of_links_is_refused(
+    long_home, short_folder, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(short_folder))
+    (short_folder / "elsewhere").mkdir()
+    Embedded(long_home).socket.parents[1].symlink_to(short_folder / "elsewhere")
+    with pytest.raises(EmbeddedServerError, match="not a folder that only this user can write"):
+        Embedded(long_home).ready()
+    assert not list((short_folder / "elsewhere").iterdir())
+
+
 # Its limits
 
 IMPATIENT = "import durableq.policy; durableq.policy.PATIENCE = 0.1\n"
@@ -181,7 +261,7 @@ def test_a_server_with_no_room_for_connections_is_an_error_and_not_waited_for(en
 
 
 def test_a_server_that_is_told_to_end_while_it_starts_has_not_failed(
-    home, monkeypatch, short_folder
+    home, monkeypatch, short_folder, fresh_lookup
 ):
     real, count = find_program().path, short_folder / "count"
     find_program.cache_clear()
@@ -191,12 +271,12 @@ def test_a_server_that_is_told_to_end_while_it_starts_has_not_failed(
     monkeypatch.setenv("DURABLEQ_SERVER", str(path))
     with Queue("shared") as queue:
         assert queue.enqueue("a")
-    find_program.cache_clear()
 
 
 # Its directory
 
 
+@linux
 def test_who_empties_the_directory_of_a_running_server_does_not_let_a_second_one_in(
     enter, home, monkeypatch
 ):

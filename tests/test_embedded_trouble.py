@@ -22,6 +22,7 @@ from users import KINDS, connect, end_servers, pid_of, program, runs, starts
 from durableq import BYTES, EmbeddedServerError, Queue, launch
 from durableq import home as homes
 from durableq.embedded import Embedded
+from durableq.home import Home
 from durableq.program import find_program
 
 KILLS = 50
@@ -69,14 +70,16 @@ def test_fifty_kills_under_four_writers_lose_and_double_nothing(home, short_fold
                     words, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.PIPE, text=True
                 )
             )
-    chance, log = random.Random(3), home / "log"
+    chance, log, killed = random.Random(3), home / "log", None
     try:
         for kills in range(KILLS):
             # At some moment of its work: after so many more answers.
             enough = size(ledgers) + chance.randrange(1, 4000)
             await_true(lambda enough=enough: size(ledgers) > enough)
             assert all(writer.poll() is None for writer in writers), kills
-            os.kill(int((home / "pid").read_text()), signal.SIGKILL)
+            await_true(lambda killed=killed: Embedded(home).home.pid not in (killed, None))
+            killed = Embedded(home).home.pid
+            os.kill(killed, signal.SIGKILL)
         end = size(ledgers) + 1000
         await_true(lambda: size(ledgers) > end)
         told = [writer.communicate(timeout=30)[1] for writer in writers]
@@ -202,13 +205,13 @@ def test_the_log_does_not_grow_for_ever(home, monkeypatch):
         first = log.read_text().splitlines()[0]
     assert first not in earlier.read_text()
     assert len(earlier.read_text()) < 5000
-    assert [path.name for path in home.glob("log*")].sort() == [log.name, earlier.name].sort()
+    assert sorted(home.glob("log*")) == [log, earlier]
 
 
 # Its data
 
 
-def test_data_of_a_newer_server_is_told_with_both_names(home, monkeypatch):
+def test_data_of_a_newer_server_is_told_with_both_names(home, monkeypatch, fresh_lookup):
     older = redis_server()
     if older is None:
         pytest.skip("there is no redis-server on PATH")
@@ -258,9 +261,12 @@ def test_a_server_that_would_overlook_the_data_is_not_started(
     assert not (home / "started").exists()
 
 
-def test_data_that_is_damaged_is_told_with_the_servers_words_and_left_as_it_is(home):
+@pytest.mark.parametrize("writer", ["the same", "Valkey 8.1.0"])
+def test_data_that_is_damaged_is_told_with_the_servers_words_and_left_as_it_is(home, writer):
     with Queue("shared") as queue:
         assert queue.enqueue("a", "payload")
+    if writer != "the same":  # an upgrade is not to blame
+        (home / "server").write_text(writer)
     (changes,) = home.glob("appendonlydir/*.incr.aof")
     damaged = b"*nonsense\r\n" + changes.read_bytes()
     changes.write_bytes(damaged)
@@ -291,6 +297,47 @@ def test_servers_that_others_stop_as_soon_as_they_are_up_are_no_failures(
     with Queue("shared") as queue:
         assert queue.enqueue("a")
     assert len((short_folder / "count").read_text().split()) == 12
+
+
+def test_a_server_that_comes_up_and_ends_each_time_is_given_up(
+    home, monkeypatch, fresh_lookup, short_folder
+):
+    count = counting(short_folder / "count")
+    up = f'echo "* Ready to accept connections unix" >> {home}/log'
+    path = program(short_folder / "server", "Redis server v=7.0.0", otherwise=f"{count} {up}")
+    monkeypatch.setenv("DURABLEQ_SERVER", str(path))
+    with pytest.raises(EmbeddedServerError, match="ends at its start"):
+        Queue("shared")
+    assert len((short_folder / "count").read_text().split()) == launch.MOST_ENDS
+
+
+def test_a_stop_finds_the_server_that_starts_after_one_that_was_killed(
+    home, monkeypatch, fresh_lookup, short_folder
+):
+    Queue("shared").close()
+    (home / "pid").write_text("1")  # as a killed server leaves it
+    go = short_folder / "go"
+    slow = f'while [ ! -e {go} ]; do :; done; exec "{find_program().path}" "$@"'
+    find_program.cache_clear()
+    path = program(short_folder / "server", "Redis server v=7.0.0", otherwise=slow)
+    monkeypatch.setenv("DURABLEQ_SERVER", str(path))
+    server, given_up = Embedded(home), threading.Event()
+    starting = threading.Thread(target=lambda: suppressed(server.ready, given_up))
+    starting.start()
+    await_true(lambda: runs(home))
+    assert Home(home).pid is None
+    given_up.set()
+    starting.join()
+    stopping = threading.Thread(target=Embedded(home).stop)
+    stopping.start()
+    go.touch()
+    stopping.join(20)
+    assert not runs(home)
+
+
+def suppressed(function, *args) -> None:
+    with contextlib.suppress(EmbeddedServerError):
+        function(*args)
 
 
 @pytest.mark.parametrize(("ends", "works"), [(launch.MOST_STARTS - 1, True), (99, False)])

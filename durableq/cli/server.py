@@ -15,7 +15,7 @@ app = typer.Typer(
     It is the one that queues use where no URL is given: in `DURABLEQ_HOME`, or in the user's state
     directory. Usually nobody needs to start it: the first queue does, and the last one stops it.
 
-    Exit codes: 0 done; 3 the server does not run, or cannot be used.
+    Exit codes: 0 done; 2 the environment cannot be used; 3 the server does not run, or cannot.
     """,
     no_args_is_help=True,
     rich_markup_mode="markdown",
