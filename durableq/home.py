@@ -10,6 +10,7 @@ import hashlib
 import os
 import stat
 import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -42,12 +43,13 @@ class Lock:
     """
 
     def __init__(self, path: Path, flags: int) -> None:
-        self.fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
-        if self.fd < 3:
-            # In a process without its standard streams, which a child is given anew.
-            low, self.fd = self.fd, fcntl.fcntl(self.fd, fcntl.F_DUPFD_CLOEXEC, 3)
-            os.close(low)
-        _locks.add(self)
+        with unforked:
+            self.fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+            if self.fd < 3:
+                # In a process without its standard streams, which a child is given anew.
+                low, self.fd = self.fd, fcntl.fcntl(self.fd, fcntl.F_DUPFD_CLOEXEC, 3)
+                os.close(low)
+            _locks.add(self)
 
     def acquire(self, kind: int) -> bool:
         """Acquire the lock, LOCK_EX or LOCK_SH, if it is to be had; tell whether it was."""
@@ -63,9 +65,10 @@ class Lock:
 
     def release(self) -> None:
         """Release it; safe to call twice."""
-        if self.fd >= 0:
-            fd, self.fd = self.fd, -1
-            os.close(fd)
+        with unforked:
+            if self.fd >= 0:
+                fd, self.fd = self.fd, -1
+                os.close(fd)
 
     def __enter__(self) -> Self:
         return self
@@ -81,13 +84,20 @@ class Lock:
 _locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 
 
+unforked = threading.RLock()
+"""While a thread holds it, no other one forks, and so inherits what is opened meanwhile."""
+
+
 def _forget() -> None:
     """Let a forked child not keep what another thread of its parent holds for a moment."""
     for lock in list(_locks):
         lock.release()
+    unforked.release()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(
+    before=unforked.acquire, after_in_parent=unforked.release, after_in_child=_forget
+)
 
 
 class Home:

@@ -11,7 +11,7 @@ import subprocess
 import time
 
 from durableq.errors import EmbeddedServerError
-from durableq.home import Home, Lock
+from durableq.home import Home, Lock, unforked
 from durableq.program import Program, find_program
 
 SILENCE = 20.0
@@ -126,7 +126,7 @@ def _spawn(program: Program, home: Home, lock: Lock) -> None:
     }
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
     try:
-        with open(home.log, "ab") as output:
+        with open(home.log, "ab") as output, unforked:
             # Started by a shell that ends at once, the server is nobody's child here: it outlives
             # us and leaves no zombie. In a session of its own it is spared a terminal's Ctrl-C.
             subprocess.run(

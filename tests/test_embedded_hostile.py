@@ -102,6 +102,50 @@ def test_a_child_forked_while_the_lock_is_held_does_not_keep_it(home):
     )
 
 
+@pytest.mark.parametrize("call", ["open", "close"])
+def test_no_fork_comes_between_a_lock_and_the_note_of_it(home, call):
+    code = """
+        import os, sys, threading
+        from pathlib import Path
+        from durableq.home import Home
+
+        home = Home(Path(os.environ["DURABLEQ_HOME"]))
+        if sys.argv[1] == "close":
+            lock = home.lock()
+        inside, forked = threading.Event(), threading.Event()
+        really = getattr(os, sys.argv[1])
+
+        def slow(*args, **kwargs):
+            setattr(os, sys.argv[1], really)
+            inside.set()
+            forked.wait(0.3)  # a fork must not get that far
+            return really(*args, **kwargs)
+
+        def fork():
+            inside.wait()
+            if os.fork() == 0:
+                os.read(read, 1)
+                os._exit(0)
+            forked.set()
+
+        read, write = os.pipe()
+        os.set_inheritable(write, False)
+        forking = threading.Thread(target=fork)
+        forking.start()
+        setattr(os, sys.argv[1], slow)
+        if sys.argv[1] == "open":
+            home.lock().release()
+        else:
+            lock.release()
+        forking.join()
+        while home.locked():
+            pass
+        os.write(write, b"1")
+        os.wait()
+        """
+    script(code, call)
+
+
 def test_a_lock_that_is_forgotten_is_let_go(home):
     lock = Home(home).lock()
     assert Home(home).lock() is None
