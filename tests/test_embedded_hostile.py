@@ -117,9 +117,11 @@ def test_no_fork_comes_between_a_lock_and_the_note_of_it(home, call):
 
         def slow(*args, **kwargs):
             setattr(os, sys.argv[1], really)
+            if sys.argv[1] == "open":
+                opened = really(*args, **kwargs)
             inside.set()
             forked.wait(0.3)  # a fork must not get that far
-            return really(*args, **kwargs)
+            return opened if sys.argv[1] == "open" else really(*args, **kwargs)
 
         def fork():
             inside.wait()
