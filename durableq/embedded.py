@@ -201,7 +201,7 @@ class Embedded:
         """
         self.home.check()
         self.home.kept = False
-        self._await_end(self.home.pid, stopping=True)
+        self._await_end(None, stopping=True)
 
     def status(self) -> Status:
         """Return what there is to know. Starts nothing, makes nothing.
@@ -255,9 +255,9 @@ class Embedded:
         """
         deadline = time.monotonic() + launch.SILENCE
         while self.home.locked():
-            now = self.home.pid
-            pid = pid or now
-            if now not in (pid, None):
+            if pid is None and self._ping():  # before that it may be a dead one's
+                pid = self.home.pid
+            if pid is not None and self.home.pid not in (pid, None):
                 return  # somebody has needed it, and started the next one
             if stopping:
                 with self._admin() as admin:
