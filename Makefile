@@ -24,7 +24,8 @@ test-slow: .venv/.dev ## the long tests alone
 test-servers: .venv/.dev .matrix/.servers ## the contract on every server and every redis-py here
 	@$(BIN)/pytest -n 2 --servers=all
 	@for client in 7 6; do \
-	  PYTHONPATH="$(CURDIR)/.matrix/redis-$$client" DURABLEQ_TEST_CLIENT=$$client $(BIN)/pytest -n 2 --servers=valkey-9.1,redis-6.2 || exit 1; \
+	  PYTHONPATH="$(CURDIR)/.matrix/redis-$$client" DURABLEQ_TEST_CLIENT=$$client \
+	    $(BIN)/pytest -n 2 --servers=valkey-9.1,redis-6.2 || exit 1; \
 	done
 
 test-pythons: .venv/.dev ## the test suite on the other Pythons on PATH

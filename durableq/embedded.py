@@ -24,10 +24,11 @@ from redis.retry import Retry
 
 from durableq import launch
 from durableq.errors import EmbeddedServerError, InvalidArgument
-from durableq.home import Home
+from durableq.home import LOOK, Home
 
 _ADMIN = "durableq-admin"
-_session = (0, "")
+_SECOND_LOOK = 0.05  # seconds: a ping takes less than one millisecond of them
+_sessions: dict[int, str] = {}
 _servers: "dict[Path, Embedded]" = {}
 _making = threading.Lock()
 
@@ -95,10 +96,9 @@ class Embedded:
     @property
     def client_name(self) -> str:
         """How this process's connections are named, to be told from those of others."""
-        global _session  # noqa: PLW0603 (of the process, which may be a fork)
-        if _session[0] != os.getpid():
-            _session = (os.getpid(), secrets.token_hex(4))  # containers may share process ids
-        return f"durableq-{_session[0]}-{_session[1]}"
+        # Containers may share process ids, so these alone do not do; a fork has one of its own.
+        session = _sessions.setdefault(os.getpid(), secrets.token_hex(4))
+        return f"durableq-{os.getpid()}-{session}"
 
     def join(self) -> None:
         """Count a user of the server in this process."""
@@ -191,7 +191,7 @@ class Embedded:
             if not names:
                 return False
             seen = set(names)
-            time.sleep(0.05)
+            time.sleep(_SECOND_LOOK)
         return True
 
     def stop(self) -> None:
@@ -264,7 +264,7 @@ class Embedded:
                     admin.shutdown(nosave=True)
             if time.monotonic() > deadline:
                 raise launch.is_silent(self.home)
-            time.sleep(0.005)
+            time.sleep(LOOK)
 
 
 def _server(home: Path) -> Embedded:

@@ -30,10 +30,13 @@ ROOM = 8 * 1024 * 1024
 LOG_LIMIT = 1024 * 1024
 """Bytes of the server's log above which the next server begins a new one."""
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY
-
 TURN = 5.0
 """Seconds to wait for one's turn to decide whether the server is to stay."""
+
+LOOK = 0.005
+"""Seconds between two looks at what another process does; nothing tells when a lock is free."""
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 
 class Lock:
@@ -83,9 +86,8 @@ class Lock:
 
 _locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 
-
 unforked = threading.RLock()
-"""While a thread holds it, no other one forks, and so inherits what is opened meanwhile."""
+"""While a thread holds it no other thread forks: no child inherits what is opened meanwhile."""
 
 
 def _forget() -> None:
@@ -163,7 +165,7 @@ class Home:
             while not turn.acquire(fcntl.LOCK_EX):
                 if time.monotonic() > deadline:  # that one is suspended, perhaps
                     raise TimeoutError(f"another process has held leaving for {TURN:.0f} s")
-                time.sleep(0.005)
+                time.sleep(LOOK)
             yield
 
     def clear(self) -> None:

@@ -11,7 +11,7 @@ import subprocess
 import time
 
 from durableq.errors import EmbeddedServerError
-from durableq.home import Home, Lock, unforked
+from durableq.home import LOOK, Home, Lock, unforked
 from durableq.program import Program, find_program
 
 SILENCE = 20.0
@@ -43,7 +43,7 @@ class Launch:
         """Wait a moment: somebody has the lock and does not answer yet."""
         if time.monotonic() > self._deadline:
             raise is_silent(self._home)
-        time.sleep(0.005)
+        time.sleep(LOOK)
 
     def loading(self) -> None:
         """Wait a moment, and as long as it takes: the server says that it is loading."""
@@ -55,7 +55,7 @@ class Launch:
                 "the embedded server is loading its data, %.0f MB; this call waits for it",
                 self._home.data_bytes() / 1e6,
             )
-        time.sleep(0.005)
+        time.sleep(LOOK)
 
     def start(self, lock: Lock) -> None:
         """Start the server, or start it again; the lock says that there is none."""
@@ -64,7 +64,7 @@ class Launch:
             self._failures += not self._came_up()
             if self._failures == MOST_STARTS or self._ends == MOST_ENDS:
                 raise EmbeddedServerError(self._why())
-            time.sleep(0.02 * 2**self._failures)
+            time.sleep(0.02 * 2**self._failures)  # whoever stops it, or the machine, gets a moment
         self._program = find_program()
         if self._program.version < (7, 0) and (self._home.folder / "appendonlydir").exists():
             # It would not look there, and begin with nothing.
@@ -104,11 +104,15 @@ class Launch:
 
 def _is_newer(writer: str, program: Program) -> bool:
     """Tell whether a server called `writer` is newer than a program, or of another kind."""
-    kind, _, version = writer.partition(" ")
-    numbers = tuple(int(number) for number in re.findall(r"\d+", version))
-    mine, _, version = program.name.partition(" ")
-    ours = tuple(int(number) for number in re.findall(r"\d+", version))
-    return bool(writer) and (kind != mine or numbers > ours)
+    kind, version = _parts(writer)
+    mine, ours = _parts(program.name)
+    return bool(writer) and (kind != mine or version > ours)
+
+
+def _parts(name: str) -> tuple[str, tuple[int, ...]]:
+    """Return kind and version of a server called "Valkey 9.1.2"."""
+    kind, _, version = name.partition(" ")
+    return kind, tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 def _spawn(program: Program, home: Home, lock: Lock) -> None:

@@ -35,8 +35,10 @@ def find_program() -> Program:
     Raises EmbeddedServerError if there is none, or it is older than Redis 6.2.
     """
     given = os.environ.get("DURABLEQ_SERVER")
-    found = shutil.which(given) or given if given else _packaged()
-    found = found or shutil.which("valkey-server") or shutil.which("redis-server")
+    if given:
+        found: str | None = shutil.which(given) or given
+    else:
+        found = _packaged() or shutil.which("valkey-server") or shutil.which("redis-server")
     if not found:
         raise EmbeddedServerError(f"there is no server program for the embedded server: {_REMEDY}")
     try:

@@ -121,15 +121,20 @@ def embedded(embedded_server: Embedded) -> Backend:
 
 
 @pytest.fixture(scope="session")
-def redis7() -> Iterator[Backend]:
+def redis_program() -> str:
     """The distribution's Redis; CI demands it, a desk may do without."""
     program = redis_server()
     if program is None:
         if required():
             pytest.fail("there is no redis-server on PATH, and DURABLEQ_TEST_SERVERS=required")
         pytest.skip("there is no redis-server on PATH")
+    return program
+
+
+@pytest.fixture(scope="session")
+def redis7(redis_program: str) -> Iterator[Backend]:
     folder = Path(tempfile.mkdtemp(prefix="dq-"))
-    with running(program, folder) as url:
+    with running(redis_program, folder) as url:
         yield Backend("redis", url)
     shutil.rmtree(folder)
 

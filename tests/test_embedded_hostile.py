@@ -3,6 +3,7 @@ moment, suspended; and what users do to its directory.
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -17,7 +18,7 @@ from pathlib import Path
 import pytest
 import redis
 from support import await_true
-from users import KINDS, USER, connect, end_servers, kill_server, program, runs, script, starts
+from users import KINDS, USER, connect, end_servers, kill_server, runs, script, starts
 
 from durableq import EmbeddedServerError, Queue, launch
 from durableq import home as homes
@@ -308,19 +309,6 @@ def test_a_server_with_no_room_for_connections_is_an_error_and_not_waited_for(en
             raw.close()
 
 
-def test_a_server_that_is_told_to_end_while_it_starts_has_not_failed(
-    home, monkeypatch, short_folder, fresh_lookup
-):
-    real, count = find_program().path, short_folder / "count"
-    find_program.cache_clear()
-    told = f'echo "# Valkey is now ready to exit, bye bye..." >> {home}/log'
-    otherwise = f'echo >> {count}; [ $(wc -l < {count}) -gt 9 ] && exec {real} "$@"; {told}'
-    path = program(short_folder / "server", "Redis server v=7.0.0", otherwise=otherwise)
-    monkeypatch.setenv("DURABLEQ_SERVER", str(path))
-    with Queue("shared") as queue:
-        assert queue.enqueue("a")
-
-
 # Its directory
 
 
@@ -359,6 +347,17 @@ def test_a_file_of_ours_that_is_lost_while_the_server_runs_lets_no_second_one_in
     user.leave()
     other.leave()
     assert not runs(home)
+
+
+def test_a_file_system_without_locks_is_told(home, monkeypatch):
+    def flock(*_: object) -> None:  # as NFS answers for a directory
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(homes.fcntl, "flock", flock)
+        with pytest.raises(EmbeddedServerError, match=r"as on NFS.*DURABLEQ_HOME"):
+            Embedded(home).ready()
+    assert [path.name for path in home.iterdir()] == ["lock"]
 
 
 def test_a_user_that_has_no_home_is_told(monkeypatch):

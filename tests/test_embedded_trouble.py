@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import await_true, redis_server
+from support import await_true
 from users import KINDS, connect, end_servers, pid_of, program, runs, starts
 
 from durableq import BYTES, EmbeddedServerError, Queue, launch
@@ -211,20 +211,19 @@ def test_the_log_does_not_grow_for_ever(home, monkeypatch):
 # Its data
 
 
-def test_data_of_a_newer_server_is_told_with_both_names(home, monkeypatch, fresh_lookup):
-    older = redis_server()
-    if older is None:
-        pytest.skip("there is no redis-server on PATH")
+def test_data_of_a_newer_server_is_told_with_both_names(
+    home, monkeypatch, fresh_lookup, redis_program
+):
     newer = find_program()
     with Queue("shared") as queue:
         assert queue.enqueue("a", "payload")
-    monkeypatch.setenv("DURABLEQ_SERVER", older)
+    monkeypatch.setenv("DURABLEQ_SERVER", redis_program)
     find_program.cache_clear()
     with pytest.raises(EmbeddedServerError) as caught:
         Queue("shared")
     told = str(caught.value)
     assert f"was written by {newer.name}, and Redis 7." in told
-    assert older in told
+    assert redis_program in told
     assert "install durableq[embedded], set DURABLEQ_SERVER" in told
     monkeypatch.delenv("DURABLEQ_SERVER")
     find_program.cache_clear()
@@ -232,11 +231,8 @@ def test_data_of_a_newer_server_is_told_with_both_names(home, monkeypatch, fresh
         assert queue.reserve().id == "a"
 
 
-def test_data_of_an_older_server_is_taken_over(home, monkeypatch, fresh_lookup):
-    older = redis_server()
-    if older is None:
-        pytest.skip("there is no redis-server on PATH")
-    monkeypatch.setenv("DURABLEQ_SERVER", older)
+def test_data_of_an_older_server_is_taken_over(home, monkeypatch, fresh_lookup, redis_program):
+    monkeypatch.setenv("DURABLEQ_SERVER", redis_program)
     with Queue("shared") as queue:
         assert queue.enqueue("a", "payload")
     assert (home / "server").read_text().startswith("Redis 7.")
@@ -286,12 +282,13 @@ def counting(path: Path) -> str:
     return f'echo started >> {path}; n=$(wc -l < {path}); real="{real}"; '
 
 
-def test_servers_that_others_stop_as_soon_as_they_are_up_are_no_failures(
-    home, monkeypatch, fresh_lookup, short_folder
+@pytest.mark.parametrize("last", ["Ready to accept connections unix", "ready to exit, bye bye..."])
+def test_servers_that_others_stop_as_they_start_or_are_up_are_no_failures(
+    home, monkeypatch, fresh_lookup, short_folder, last
 ):
     count = counting(short_folder / "count")
-    up = f'echo "* Ready to accept connections unix" >> {home}/log'
-    otherwise = f'{count} if [ $n -lt 12 ]; then {up}; exit 0; fi; exec "$real" "$@"'
+    says = f'echo "* {last}" >> {home}/log'
+    otherwise = f'{count} if [ $n -lt 12 ]; then {says}; exit 0; fi; exec "$real" "$@"'
     path = program(short_folder / "server", "Redis server v=7.0.0", otherwise=otherwise)
     monkeypatch.setenv("DURABLEQ_SERVER", str(path))
     with Queue("shared") as queue:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import redis
 from model import Model, observed
-from support import Backend, Lab, await_true, redis_server, running
+from support import Backend, Lab, await_true, running
 
 from durableq import (
     InvalidArgument,
@@ -193,11 +193,9 @@ def never_again(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["embedded", "redis7"], scope="module")
 def program(request: pytest.FixtureRequest) -> str:
     """Each server program in turn, for a server of one's own."""
-    found = str(find_program().path) if request.param == "embedded" else redis_server()
-    if found is None:
-        request.getfixturevalue("redis7")  # which knows whether that is a failure
-    assert found
-    return found
+    if request.param == "embedded":
+        return str(find_program().path)
+    return request.getfixturevalue("redis_program")
 
 
 # Away

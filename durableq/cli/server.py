@@ -71,8 +71,8 @@ def _print(found: Status, as_json: bool) -> None:
         "url": found.url,
         "data": f"{found.home} ({found.data_bytes / 1e6:.1f} MB)",
     }
-    number = f"{found.connections} connection{'' if found.connections == 1 else 's'}"
     if found.connections is not None:
+        number = f"{found.connections} connection{'' if found.connections == 1 else 's'}"
         ends = "until the last one leaves" if found.connections else "until its next user leaves"
         ends = "until `durableq server stop`" if found.kept else ends
         lines["users"] = f"{number}; it runs {ends}"
