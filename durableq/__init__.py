@@ -24,7 +24,17 @@ from durableq.errors import (
     SettingsMismatch,
     UnsupportedFormat,
 )
-from durableq.models import Job, Occupancy, Outcome, Reason, Settings
+from durableq.models import (
+    FailedJob,
+    Failure,
+    FailureReason,
+    Job,
+    Keep,
+    Occupancy,
+    Outcome,
+    Reason,
+    Settings,
+)
 from durableq.names import new_id
 from durableq.queue import Queue, queues
 
@@ -39,10 +49,14 @@ __all__ = [
     "DecodeError",
     "DurableQueueError",
     "EmbeddedServerError",
+    "FailedJob",
+    "Failure",
+    "FailureReason",
     "InvalidArgument",
     "InvalidName",
     "InvalidPayload",
     "Job",
+    "Keep",
     "Occupancy",
     "Outcome",
     "OutcomeUnknown",

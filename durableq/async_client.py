@@ -5,7 +5,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from redis.exceptions import (
     AuthenticationError,
@@ -14,12 +14,14 @@ from redis.exceptions import (
     ResponseError,
 )
 
+from durableq import policy
 from durableq.connect import Endpoint, endpoint
-from durableq.delivery import Call, Delivery, Lanes
-from durableq.errors import DurableQueueError, QueueClosed, left_behind
+from durableq.delivery import Call, Delivery
+from durableq.errors import DurableQueueError, QueueClosed, code_of, left_behind, translated
+from durableq.requests import Lanes
 
 MAX_CONNECTIONS = 64
-"""The most connections at a time; further calls wait for one."""
+"""The most connections for calls at a time; further calls wait. Each listener has its own."""
 
 _ABANDONED: list[Any] = []
 
@@ -48,12 +50,12 @@ class AsyncClient:
 
     async def deliver(self, delivery: Delivery) -> None:
         """Run the calls of `delivery` until all are answered, or raise why not."""
-        loop = await self._enter_loop()
+        await self._enter_loop()
         while not delivery.done:
             sent = False
             async with self._room:
                 try:
-                    connection = await self._connection()
+                    connection = await self.borrow()
                     self._reached = True
                     sent = True
                     replies = await _exchange(
@@ -63,10 +65,7 @@ class AsyncClient:
                     await self._drop_idle()  # they lead to the same server, and are likely as dead
                     pause = delivery.trouble(error, sent=sent, patient=self._reached)
                 else:
-                    if self._closed or self._loop is not loop or left_behind(replies):
-                        await connection.disconnect(nowait=True)
-                    else:
-                        self._idle.append(connection)
+                    await self.put_back(connection, replies)
                     pause = delivery.received(replies)
             if pause:
                 await asyncio.sleep(pause)
@@ -87,7 +86,8 @@ class AsyncClient:
                     await connection.disconnect(nowait=True)
         return loop
 
-    async def _connection(self) -> Any:
+    async def borrow(self) -> Any:
+        """Return an idle connection, or a new one."""
         if self._closed:
             raise QueueClosed("this queue, or the client that it shares, was closed")
         with contextlib.suppress(IndexError):
@@ -108,9 +108,21 @@ class AsyncClient:
             raise
         return connection
 
+    async def put_back(self, connection: Any, replies: list[Any]) -> None:
+        """Take back a borrowed connection, which gave these replies last."""
+        here = asyncio.get_running_loop() is self._loop
+        if self._closed or not here or left_behind(replies):
+            await connection.disconnect(nowait=True)
+        else:
+            self._idle.append(connection)
+
     async def _drop_idle(self) -> None:
         while self._idle:
             await self._idle.pop().disconnect(nowait=True)
+
+    def listener(self, queue: str, *words: bytes) -> "Listener":
+        """Return a listener for the rings that the blocking command `words` waits for."""
+        return Listener(self, queue, words)
 
     async def close(self) -> None:
         """Close the connections. Safe to call twice."""
@@ -121,6 +133,73 @@ class AsyncClient:
         await self._drop_idle()
         if self._endpoint.embedded is not None:
             await asyncio.to_thread(self._endpoint.leave)
+
+
+class Listener:
+    """Sleeps on the server, on a connection of its own, until a ring comes.
+
+    A ring is a hint, and so is its absence: whoever listens looks for itself afterwards. Servers
+    are up to 0.1 s late to end a wait, so one for a known moment is ended here; what was sent goes
+    on then, and the next `wait` may hear of it.
+    """
+
+    def __init__(self, client: AsyncClient, queue: str, words: tuple[bytes, ...]) -> None:
+        self._client, self._queue, self._words = client, queue, words
+        self._connection: Any = None
+        self._reply: asyncio.Future[Any] | None = None  # to the command under way
+        self._until = 0.0  # when it has to have ended
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._connection is not None and self._reply is None:
+            await self._client.put_back(self._connection, [])
+        else:
+            await self._forget()
+
+    async def wait(self, seconds: float, due: float | None = None) -> bool:
+        """Wait for at most so many seconds, and not beyond `due` seconds; tell whether it rang."""
+        loop = asyncio.get_running_loop()
+        try:
+            if self._reply is None:
+                if self._connection is None:
+                    self._connection = await self._client.borrow()
+                self._until = loop.time() + seconds + policy.LATE
+                words = (*self._words, b"%.3f" % max(seconds, 0.001))
+                self._reply = asyncio.ensure_future(self._ask(words))
+            patience = max(0.0, self._until - loop.time())
+            exact = due is not None and due < min(seconds, patience)
+            await asyncio.wait({self._reply}, timeout=due if exact else patience)
+            if not self._reply.done():
+                if not exact:
+                    await self._forget()
+                return False
+            reply = self._reply.result()
+        except (RedisError, OSError) as error:
+            await self._forget()
+            if code_of(error) in ("NOPERM", "WRONGTYPE"):
+                raise translated(error, self._queue) from error
+            await asyncio.sleep(
+                min(seconds, policy.LISTEN_AGAIN)
+            )  # whoever looks next finds out, and decides
+            return False
+        self._reply = None
+        return reply is not None
+
+    async def _ask(self, words: tuple[bytes, ...]) -> Any:
+        await self._connection.send_command(*words, check_health=False)
+        return await self._connection.read_response(disable_decoding=True)
+
+    async def _forget(self) -> None:
+        connection, reply, self._connection, self._reply = self._connection, self._reply, None, None
+        if reply is not None and not reply.done():
+            reply.cancel()
+            await asyncio.wait({reply})
+        if reply is not None and not reply.cancelled():
+            reply.exception()  # heard of, or asyncio would complain
+        if connection is not None:
+            await connection.disconnect(nowait=True)
 
 
 async def _exchange(

@@ -1,34 +1,40 @@
-"""AsyncQueue: a thin method for each operation, awaited. queue.py is the same for plain code."""
+"""AsyncQueue: a thin method for each operation on jobs, awaited. queue.py is the same, plain."""
 
-from collections.abc import Iterable
-from types import TracebackType
-from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, overload
+import asyncio
+import math
+import time
+from datetime import timedelta
+from typing import Literal, TypeVar, overload
 
 from redis.asyncio import Redis
 
-from durableq import operations
+from durableq import operations, policy
+from durableq.arguments import seconds
 from durableq.async_client import AsyncClient
+from durableq.async_failed_jobs import AsyncFailedJobs
 from durableq.codecs import Codec
-from durableq.definition import PREFIX, Definition, Registry
-from durableq.delivery import Delivery
-from durableq.errors import DurableQueueError, QueueNotFound
-from durableq.models import UNSET, Job, Outcome, Reason, Settings, Unset
-from durableq.operations import Operation, Plan
+from durableq.definition import PREFIX
+from durableq.models import ACTIVE, UNSET, Job, Keep, Outcome, Reason, Unset
 
 T = TypeVar("T")
 
 
-class AsyncQueue(Generic[T]):
+class AsyncQueue(AsyncFailedJobs[T]):
     """A durable queue of jobs on a Redis or Valkey server.
 
     `name` is the queue's name; processes that give the same name share the queue. Without one a
-    fresh queue with a unique name is made. `capacity` bounds the active jobs (waiting, delayed and
-    in flight); None is unbounded, 0 refuses every job. `codec` turns payloads into bytes and back
-    (`TEXT` for a new queue). `redis` is a redis-py client, whose settings are copied, a URL, or
-    another queue's `client`; without it the environment's DURABLEQ_URL counts, else the embedded
-    server. `prefix` starts the names of all keys.
+    fresh queue with a unique name is made. `redis` is a redis-py client, whose settings are copied,
+    a URL, or another queue's `client`; without it the environment's DURABLEQ_URL counts, else the
+    embedded server. `codec` turns payloads into bytes and back (`TEXT` for a new queue). `prefix`
+    starts the names of all keys.
 
-    Capacity and codec are stored with the queue: leave them out to adopt what is stored.
+    `capacity` bounds the active jobs (waiting, delayed and in flight); None is unbounded, 0 refuses
+    every job. `lease` is for how long a reservation lasts if it is not extended, in seconds or as
+    a timedelta; with None it never ends by itself. `max_attempts` is how often a job may be
+    reserved, the first time included, before it counts as failed; None is without a limit.
+    `keep_failed` bounds the records of failed jobs: a number, or `Keep(count=..., age=...)`.
+
+    Codec and settings are stored with the queue: leave them out to adopt what is stored.
 
     Raises InvalidArgument or TypeError for an argument that cannot be used. A `Queue` is made or
     found at once, an `AsyncQueue` by its first call, or by `async with`: then SettingsMismatch is
@@ -43,6 +49,9 @@ class AsyncQueue(Generic[T]):
         name: str | None = None,
         *,
         capacity: int | None | Literal[Unset.UNSET] = UNSET,
+        lease: float | timedelta | None | Literal[Unset.UNSET] = UNSET,
+        max_attempts: int | None | Literal[Unset.UNSET] = UNSET,
+        keep_failed: int | Keep | None | Literal[Unset.UNSET] = UNSET,
         redis: "Redis | AsyncClient | str | None" = None,
         codec: None = None,
         prefix: str = PREFIX,
@@ -53,6 +62,9 @@ class AsyncQueue(Generic[T]):
         name: str | None = None,
         *,
         capacity: int | None | Literal[Unset.UNSET] = UNSET,
+        lease: float | timedelta | None | Literal[Unset.UNSET] = UNSET,
+        max_attempts: int | None | Literal[Unset.UNSET] = UNSET,
+        keep_failed: int | Keep | None | Literal[Unset.UNSET] = UNSET,
         redis: "Redis | AsyncClient | str | None" = None,
         codec: Codec[T],
         prefix: str = PREFIX,
@@ -62,65 +74,77 @@ class AsyncQueue(Generic[T]):
         name: str | None = None,
         *,
         capacity: int | None | Literal[Unset.UNSET] = UNSET,
+        lease: float | timedelta | None | Literal[Unset.UNSET] = UNSET,
+        max_attempts: int | None | Literal[Unset.UNSET] = UNSET,
+        keep_failed: int | Keep | None | Literal[Unset.UNSET] = UNSET,
         redis: "Redis | AsyncClient | str | None" = None,
         codec: Codec[T] | None = None,
         prefix: str = PREFIX,
     ) -> None:
-        self._definition = Definition.of(name, prefix, capacity, codec)
-        self._codec: Codec[Any] | None = None
-        self._shared = isinstance(redis, AsyncClient)
-        self.name = self._definition.name
-        self.client = redis if isinstance(redis, AsyncClient) else AsyncClient(redis)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}>"
-
-    def __reduce__(self) -> NoReturn:
-        kind = type(self).__name__
-        raise TypeError(
-            f"a {kind} cannot be sent to another process: make one there, {kind}({self.name!r})"
+        super().__init__(
+            name,
+            redis,
+            codec,
+            prefix,
+            capacity=capacity,
+            lease=lease,
+            max_attempts=max_attempts,
+            keep_failed=keep_failed,
         )
 
-    async def __aenter__(self) -> Self:
-        await self._open()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
     async def enqueue(
-        self, id: str, payload: T | Literal[""] = "", *, request: str | None = None
+        self,
+        id: str,
+        payload: T | Literal[""] = "",
+        *,
+        max_attempts: int | None = None,
+        wait: float | timedelta = 0,
+        request: str | None = None,
     ) -> bool:
         """Accept a new job at the tail of waiting.
 
         False, and nothing changed, if the id is that of an active job or retired (its job was
-        acknowledged or cancelled), or if the queue is full. A refused id stays free.
+        acknowledged or cancelled, or has failed), or if the queue is full. A refused id stays free.
 
-        `request` is the token of an `OutcomeUnknown`, to have that call's one effect and answer.
+        `max_attempts` is this job's own limit; without it the queue's counts, else that of whoever
+        reserves it. `wait` is for how many seconds to wait for room in a full queue. Who waits
+        gets the room that falls free in turn, ahead of those who do not. `request` is the token of
+        an `OutcomeUnknown`, to have that call's one effect and answer.
 
         Raises InvalidName for an id that breaks the rule for names, InvalidPayload for a payload
-        that cannot be encoded or has more than 1 MiB, TypeError for one of the wrong type.
+        that cannot be encoded or has more than 1 MiB, InvalidArgument and TypeError for the rest.
         """
-        return bool((await self._run([operations.enqueue(id, payload)], request))[0])
+        operation = operations.enqueue(id, payload, max_attempts=max_attempts)
+        return bool(
+            await self._waited(operation, request, wait, Reason.FULL, self._definition.door())
+        )
 
-    async def reserve(self, *, request: str | None = None) -> Job[T] | None:
+    async def reserve(
+        self,
+        *,
+        wait: float | timedelta = 0,
+        lease: float | timedelta | None = None,
+        worker: str | None = None,
+        max_attempts: int | None = None,
+        request: str | None = None,
+    ) -> Job[T] | None:
         """Hand out the oldest waiting job, which is then in flight; None if nothing waits.
 
-        Its attempt is 1 at the first reservation and one more at each later one. A call that is
-        interrupted or cancelled may have reserved a job all the same: a `request` of your own,
-        repeated, gets it.
+        Its attempt is 1 at the first reservation and one more at each later one. `wait` is for how
+        many seconds to wait for a job. `lease` is for how long the reservation lasts if it is not
+        extended (None: the queue's); once it has ended, any reserve or reap may give the job to
+        others. `worker` is a name to be kept with the job, `max_attempts` the limit for a job that
+        has none of its own, in a queue that has none.
+
+        An interrupted or cancelled call releases what it has reserved, unless it came with a
+        `request` of your own, which, repeated, gets it; with `wait` that is the first look's.
 
         Raises DecodeError if the payload cannot be decoded: the job is in flight all the same.
+        InvalidArgument, InvalidName or TypeError for an argument that cannot be used.
         """
-        outcome = (await self._run([operations.reserve()], request))[0]
-        while outcome.reason is Reason.CANCELLED and request is None:
-            # Its reply was lost, and the job was cancelled before it was asked for again.
-            outcome = (await self._run([operations.reserve()], None))[0]
+        operation = operations.reserve(lease=lease, worker=worker, max_attempts=max_attempts)
+        words = self._definition.bell()
+        outcome = await self._waited(operation, request, wait, Reason.EMPTY, words)
         if outcome.error is not None:
             raise outcome.error
         return outcome.job
@@ -131,7 +155,8 @@ class AsyncQueue(Generic[T]):
         """Finish a job: it is gone, its room is free, and its id is retired.
 
         False, and nothing changed, unless the job is in flight with exactly this attempt (and,
-        if given, this claim token: `Job.token`).
+        if given, this claim token: `Job.token`). After its lease has ended it is still in flight
+        until a reserve or reap recovers it: an ack that comes before that counts.
 
         Raises TypeError for an id or attempt of the wrong type.
         """
@@ -146,9 +171,10 @@ class AsyncQueue(Generic[T]):
         token: str | None = None,
         request: str | None = None,
     ) -> bool:
-        """Give a job back to the waiting tail; it keeps its room in the queue.
+        """Give a job back to the waiting tail; it keeps its room. At its limit it has failed.
 
-        `error` is kept as the job's last error, up to 4 KiB of it.
+        `error` is kept as the job's last error, up to 4 KiB of it. `execute` tells whether the job
+        has failed: by `Outcome.failed`.
 
         False, and nothing changed, unless the job is in flight with exactly this attempt (and,
         if given, this claim token: `Job.token`).
@@ -156,6 +182,57 @@ class AsyncQueue(Generic[T]):
         Raises TypeError for an id or attempt of the wrong type.
         """
         operation = operations.retry(id, attempt, error=error, token=token)
+        return bool((await self._run([operation], request))[0])
+
+    async def fail(
+        self,
+        id: str,
+        attempt: int,
+        *,
+        error: str | None = None,
+        token: str | None = None,
+        request: str | None = None,
+    ) -> bool:
+        """Give a job up for good, whatever its limit: it has failed, and its room is free.
+
+        `error` is kept as its last error, up to 4 KiB of it. `failed` lists it, `redrive` puts it
+        back to waiting. False, and nothing changed, under the same conditions as `retry`.
+
+        Raises TypeError for an id or attempt of the wrong type.
+        """
+        operation = operations.fail(id, attempt, error=error, token=token)
+        return bool((await self._run([operation], request))[0])
+
+    async def release(
+        self, id: str, attempt: int, *, token: str | None = None, request: str | None = None
+    ) -> bool:
+        """Hand a job back unstarted: to the head of waiting, in the order of reservation.
+
+        Its attempt number is used up, but does not count against its limit. False, and nothing
+        changed, under the same conditions as `retry`.
+
+        Raises TypeError for an id or attempt of the wrong type.
+        """
+        return bool((await self._run([operations.release(id, attempt, token=token)], request))[0])
+
+    async def extend(
+        self,
+        id: str,
+        attempt: int,
+        lease: float | timedelta | None = None,
+        *,
+        token: str | None = None,
+        request: str | None = None,
+    ) -> bool:
+        """Let a reservation last for `lease` seconds from now (None: the queue's lease).
+
+        False, and nothing changed, under the same conditions as `ack`: then the job is somebody
+        else's, and the work on it should stop.
+
+        Raises InvalidArgument for a lease that cannot be used, or for none where the reservation
+        has one and the queue has not, and TypeError for an argument of the wrong type.
+        """
+        operation = operations.extend(id, attempt, lease, token=token)
         return bool((await self._run([operation], request))[0])
 
     async def cancel(self, id: str, *, request: str | None = None) -> bool:
@@ -167,77 +244,47 @@ class AsyncQueue(Generic[T]):
         """
         return bool((await self._run([operations.cancel(id)], request))[0])
 
-    @overload
-    async def execute(self, operation: Operation, *, request: str | None = None) -> Outcome[T]: ...
-    @overload
-    async def execute(
-        self, operation: Iterable[Operation], *, request: str | None = None
-    ) -> list[Outcome[T]]: ...
-    async def execute(
-        self, operation: Operation | Iterable[Operation], *, request: str | None = None
-    ) -> Outcome[T] | list[Outcome[T]]:
-        """Run one operation, or many as if one after another; return the Outcome of each.
+    async def reap(self, *, request: str | None = None) -> Outcome[T]:
+        """Recover jobs whose lease has ended: up to 250, those first that ended first.
 
-        Operations are made by `durableq.operations`. Many are sent in few round trips. They are
-        not one transaction: other clients' operations may come in between, and if an error is
-        raised, its `outcomes` are those of the operations that ran before. To go on then, execute
-        the rest, not the whole, with `request=error.request` if it is an OutcomeUnknown.
+        Each goes to the waiting tail, or has failed if this was its last allowed attempt. Every
+        reserve does the same for up to 64, so that nobody has to call this. The Outcome is true if
+        there were any; `returned` and `failed` name them, `more` says whether more are due at once,
+        `due` is the seconds until the next lease ends.
         """
-        if isinstance(operation, Operation):
-            return (await self._run([operation], request))[0]
-        return await self._run(list(operation), request)
+        return (await self._run([operations.reap()], request))[0]
 
-    async def configure(self, *, capacity: int | None, request: str | None = None) -> None:
-        """Change the stored settings; other clients obey with their next operation.
+    async def wait_for(self, id: str, timeout: float | timedelta | None = None) -> Reason:
+        """Wait until a job is finished; return FINISHED, CANCELLED, FAILED or PURGED.
 
-        A capacity below the number of active jobs only refuses new ones. `request` is the token of
-        an `OutcomeUnknown`.
+        After `timeout` seconds (None: never) it is where the job is then: WAITING, DELAYED or
+        IN_FLIGHT. UNKNOWN, at once, for an id that no job has had. Looks once a second.
+
+        Raises TypeError or InvalidArgument for an argument that cannot be used.
         """
+        look = self._definition.states(id)
+        end = time.monotonic() + (math.inf if timeout is None else seconds(timeout, "timeout"))
         await self._open()
-        await self.client.run(self.name, [self._definition.configuring(capacity)], request)
+        while True:
+            state = Reason((await self.client.run(self.name, look))[0][1].decode())
+            left = min(policy.POLL, end - time.monotonic())
+            if state not in ACTIVE or left <= 0:
+                return state
+            await asyncio.sleep(left)
 
-    async def settings(self) -> Settings:
-        """Return the stored settings."""
-        await self._open()
-        return self._definition.stored(
-            (await self.client.run(self.name, self._definition.looking()))[0]
-        )
+    async def join(self, timeout: float | timedelta | None = None) -> bool:
+        """Wait until no job is active; False if some still are after `timeout` seconds.
 
-    async def destroy(self) -> None:
-        """End the queue's lifetime: its jobs, retired ids and settings are gone.
+        None waits without an end. Failed jobs are not active. Looks once a second.
 
-        Later operations, of other clients, too, raise QueueNotFound until a new `Queue` is made.
+        Raises TypeError or InvalidArgument for a timeout that cannot be used.
         """
-        await self.client.run(self.name, self._definition.destroying())
-
-    async def queues(self) -> list[str]:
-        """Return the sorted names of the queues on this server with this prefix."""
-        registry = Registry(self._definition.prefix)
-        names = registry.names((await self.client.run(self.name, registry.listing()))[0])
-        return registry.existing(names, await self.client.run(self.name, registry.checking(names)))
-
-    async def close(self) -> None:
-        """Close this queue's connections; the jobs stay. Safe to call twice."""
-        if not self._shared:
-            await self.client.close()
-
-    async def _open(self) -> Codec[Any]:
-        if self._codec is None:
-            try:
-                # Found first: a server that is full or read-only lets nothing be written.
-                replies = await self.client.run(self.name, self._definition.looking())
-            except QueueNotFound:
-                replies = await self.client.run(self.name, self._definition.creating())
-            self._codec = self._definition.opened(replies[-1])
-        return self._codec
-
-    async def _run(self, batch: list[Operation], request: str | None) -> list[Outcome[Any]]:
-        codec = await self._open()
-        plan = Plan(batch, self._definition.keys, codec)
-        delivery = Delivery(self.name, plan.calls, self.client.lanes, request)
-        try:
-            await self.client.deliver(delivery)
-        except DurableQueueError as error:
-            error.outcomes = tuple(plan.outcomes(delivery))
-            raise
-        return plan.outcomes(delivery)
+        look = self._definition.states()
+        end = time.monotonic() + (math.inf if timeout is None else seconds(timeout, "timeout"))
+        await self._open()
+        while True:
+            active = (await self.client.run(self.name, look))[0][0]
+            left = min(policy.POLL, end - time.monotonic())
+            if not active or left <= 0:
+                return not active
+            await asyncio.sleep(left)

@@ -8,7 +8,7 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from redis.exceptions import (
     AuthenticationError,
@@ -17,9 +17,11 @@ from redis.exceptions import (
     ResponseError,
 )
 
+from durableq import policy
 from durableq.connect import Endpoint, endpoint
-from durableq.delivery import Call, Delivery, Lanes
-from durableq.errors import DurableQueueError, QueueClosed, left_behind
+from durableq.delivery import Call, Delivery
+from durableq.errors import DurableQueueError, QueueClosed, code_of, left_behind, translated
+from durableq.requests import Lanes
 
 
 class Client:
@@ -47,7 +49,7 @@ class Client:
         while not delivery.done:
             sent = False
             try:
-                connection = self._connection()
+                connection = self.borrow()
                 self._reached = True
                 sent = True
                 replies = _exchange(connection, delivery.commands())
@@ -55,12 +57,13 @@ class Client:
                 self._drop_idle()  # they lead to the same server, and are likely as dead
                 pause = delivery.trouble(error, sent=sent, patient=self._reached)
             else:
-                self._release(connection, replies)
+                self.put_back(connection, replies)
                 pause = delivery.received(replies)
             if pause:
                 time.sleep(pause)
 
-    def _connection(self) -> Any:
+    def borrow(self) -> Any:
+        """Return an idle connection, or a new one."""
         if self._closed:
             raise QueueClosed("this queue, or the client that it shares, was closed")
         if self._pid != os.getpid():
@@ -72,7 +75,8 @@ class Client:
         connection.connect()
         return connection
 
-    def _release(self, connection: Any, replies: list[Any]) -> None:
+    def put_back(self, connection: Any, replies: list[Any]) -> None:
+        """Take back a borrowed connection, which gave these replies last."""
         if self._closed or left_behind(replies):
             connection.disconnect()
         else:
@@ -83,6 +87,10 @@ class Client:
             while True:
                 self._idle.pop().disconnect()
 
+    def listener(self, queue: str, *words: bytes) -> "Listener":
+        """Return a listener for the rings that the blocking command `words` waits for."""
+        return Listener(self, queue, words)
+
     def close(self) -> None:
         """Close the connections. Safe to call twice."""
         if self._closed:
@@ -90,6 +98,62 @@ class Client:
         self._closed = True
         self._drop_idle()
         self._endpoint.leave()
+
+
+class Listener:
+    """Sleeps on the server, on a connection of its own, until a ring comes.
+
+    A ring is a hint, and so is its absence: whoever listens looks for itself afterwards. Servers
+    are up to 0.1 s late to end a wait, so one for a known moment is ended here; what was sent goes
+    on then, and the next `wait` may hear of it.
+    """
+
+    def __init__(self, client: Client, queue: str, words: tuple[bytes, ...]) -> None:
+        self._client, self._queue, self._words = client, queue, words
+        self._connection: Any = None
+        self._until: float | None = None  # when the command under way has to have ended
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._connection is not None:
+            if self._until is None:
+                self._client.put_back(self._connection, [])
+            else:
+                self._connection.disconnect()
+
+    def wait(self, seconds: float, due: float | None = None) -> bool:
+        """Wait for at most so many seconds, and not beyond `due` seconds; tell whether it rang."""
+        try:
+            if self._until is None:
+                if self._connection is None:
+                    self._connection = self._client.borrow()
+                words = (*self._words, b"%.3f" % max(seconds, 0.001))
+                self._until = time.monotonic() + seconds + policy.LATE
+                self._connection.send_command(*words, check_health=False)
+            patience = max(0.0, self._until - time.monotonic())
+            exact = due is not None and due < min(seconds, patience)
+            if not self._connection.can_read(due if exact else patience):
+                if not exact:
+                    self._forget()
+                return False
+            reply = self._connection.read_response(disable_decoding=True)
+        except (RedisError, OSError) as error:
+            self._forget()
+            if code_of(error) in ("NOPERM", "WRONGTYPE"):
+                raise translated(error, self._queue) from error
+            time.sleep(
+                min(seconds, policy.LISTEN_AGAIN)
+            )  # whoever looks next finds out, and decides
+            return False
+        self._until = None
+        return reply is not None
+
+    def _forget(self) -> None:
+        if self._connection is not None:
+            self._connection.disconnect()
+        self._connection = self._until = None
 
 
 def _exchange(connection: Any, commands: Sequence[tuple[Any, ...]]) -> list[Any]:

@@ -1,25 +1,25 @@
 """Definition: a queue's name and settings as they were asked for, held against what is stored."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from durableq.arguments import known_id
 from durableq.codecs import BUILT_IN, TEXT, Codec
 from durableq.delivery import Call
 from durableq.errors import (
-    InvalidArgument,
     InvalidName,
     QueueCorrupt,
     SettingsMismatch,
     UnsupportedFormat,
 )
-from durableq.keys import queue_keys, registry_key
-from durableq.models import UNSET, Settings, Unset
+from durableq.keys import PARTS, queue_keys, registry_key
+from durableq.models import Settings
 from durableq.names import NAME_RULE, is_name, new_id
 from durableq.scripts import script
+from durableq.settings import FIELDS, changes, difference, read_settings, stored_texts
 
 FORMAT = "1"
 PREFIX = "durableq"
-MAX_CAPACITY = 2**53
 
 
 def check_prefix(prefix: str) -> str:
@@ -31,39 +31,19 @@ def check_prefix(prefix: str) -> str:
     return str.__str__(prefix)  # of a subclass, too, whose format() may say something else
 
 
-def check_capacity(capacity: object) -> int | None:
-    """Return `capacity`, or raise: None is unbounded, 0 refuses every job."""
-    if capacity is None:
-        return None
-    if isinstance(capacity, bool) or not isinstance(capacity, int):
-        raise TypeError(f"a capacity is an int or None, not {type(capacity).__name__}")
-    if not 0 <= capacity <= MAX_CAPACITY:
-        shown = capacity if capacity.bit_length() < 100 else f"of {capacity.bit_length()} bits"
-        raise InvalidArgument(f"capacity {shown} is not allowed: use 0 to 2**53, or None")
-    return capacity
-
-
-def _text(capacity: int | None) -> bytes:
-    return b"" if capacity is None else b"%d" % capacity
-
-
 @dataclass(frozen=True, slots=True)
 class Definition:
     """What `Queue(...)` was given, checked; the calls that open, look at, change and end it."""
 
     name: str
     prefix: str
-    capacity: int | None | Literal[Unset.UNSET]
     codec: Codec[Any] | None
+    given: dict[str, bytes]
     keys: tuple[bytes, ...]
 
     @classmethod
     def of(
-        cls,
-        name: str | None,
-        prefix: str,
-        capacity: int | None | Literal[Unset.UNSET],
-        codec: Codec[Any] | None,
+        cls, name: str | None, prefix: str, codec: Codec[Any] | None, **settings: Any
     ) -> "Definition":
         """Check the arguments of a queue's constructor; without a name a fresh one is made."""
         if name is None:
@@ -72,8 +52,7 @@ class Definition:
             raise TypeError(f"a queue name is a str, not {type(name).__name__}")
         elif not is_name(name):
             raise InvalidName(f"queue name {name!r:.80} is not allowed: use {NAME_RULE}")
-        if capacity is not UNSET:
-            check_capacity(capacity)
+        given = stored_texts(**settings)
         if codec is not None and not (
             isinstance(getattr(codec, "name", None), str)
             and callable(getattr(codec, "encode", None))
@@ -85,13 +64,12 @@ class Definition:
         if codec is not None and not is_name(codec.name):
             raise InvalidName(f"codec name {codec.name!r:.80} is not allowed: use {NAME_RULE}")
         name, prefix = str.__str__(name), check_prefix(prefix)
-        return cls(name, prefix, capacity, codec, queue_keys(prefix, name))
+        return cls(name, prefix, codec, given, queue_keys(prefix, name))
 
     def creating(self) -> list[Call]:
         """Return the calls that create the queue, or find it. Both may safely run twice."""
-        given = self.capacity is not UNSET
-        capacity = _text(self.capacity if self.capacity is not UNSET else None)
-        args = ((self.codec or TEXT).name.encode(), b"%d" % given, capacity)
+        fields = (self.given.get(name, b"") for name in FIELDS)
+        args = ((self.codec or TEXT).name.encode(), *fields)
         return [
             # The registry is a hint: a name without a queue is skipped by whoever reads it.
             _command(b"SADD", registry_key(self.prefix), self.name.encode()),
@@ -100,31 +78,24 @@ class Definition:
 
     def opened(self, reply: Any) -> Codec[Any]:
         """Return the codec to use, or raise if a setting given differs from the stored one."""
-        stored = self.stored(reply)
-        if self.capacity is not UNSET and self.capacity != stored.capacity:
-            has, given = (
-                "None (unbounded)" if capacity is None else str(capacity)
-                for capacity in (stored.capacity, self.capacity)
-            )
+        codec, fields = self._fields(reply)
+        if differing := difference(self.given, fields):
+            raise SettingsMismatch(f"queue {self.name!r} has {differing}")
+        if self.codec is None and codec not in BUILT_IN:
             raise SettingsMismatch(
-                f"queue {self.name!r} has capacity {has}, not {given}: leave it out to adopt what "
-                "is stored, or change it with configure(capacity=...)"
-            )
-        if self.codec is None and stored.codec not in BUILT_IN:
-            raise SettingsMismatch(
-                f"queue {self.name!r} stores payloads by the codec {stored.codec!r}, which is not "
+                f"queue {self.name!r} stores payloads by the codec {codec!r}, which is not "
                 "built in: pass it as codec="
             )
-        if self.codec is not None and self.codec.name != stored.codec:
+        if self.codec is not None and self.codec.name != codec:
             raise SettingsMismatch(
-                f"queue {self.name!r} has codec {stored.codec!r}, not {self.codec.name!r}: leave "
+                f"queue {self.name!r} has codec {codec!r}, not {self.codec.name!r}: leave "
                 "it out to adopt what is stored"
             )
-        return self.codec or BUILT_IN[stored.codec]
+        return self.codec or BUILT_IN[codec]
 
-    def configuring(self, capacity: int | None) -> Call:
-        """Return the call that changes the stored capacity."""
-        return Call(script("configure"), self.keys, (_text(check_capacity(capacity)),))
+    def configuring(self, **settings: Any) -> Call:
+        """Return the call that changes stored settings."""
+        return Call(script("configure"), self.keys, changes(**settings))
 
     def destroying(self) -> list[Call]:
         """Return the calls that end the queue's lifetime."""
@@ -138,20 +109,51 @@ class Definition:
         """Return the call that reads the stored settings."""
         return [Call(script("settings"), self.keys, (), tokened=False)]
 
+    def states(self, *ids: str) -> list[Call]:
+        """Return the call that tells how many jobs are active, and where these ids are."""
+        return [Call(script("states"), self.keys, tuple(map(known_id, ids)), tokened=False)]
+
+    def failed(self, start: int, count: int) -> list[Call]:
+        """Return the call that reads records of failed jobs."""
+        return [Call(script("failed"), self.keys, (b"%d" % start, b"%d" % count), tokened=False)]
+
+    def redriving(self, limit: bytes, until: bytes) -> list[Call]:
+        """Return the call that redrives a bounded number of failed jobs."""
+        return [Call(script("redrive_all"), self.keys, (limit, until))]
+
+    def purging(self, age: bytes) -> list[Call]:
+        """Return the call that drops a bounded number of records of failed jobs."""
+        return [Call(script("purge_failed"), self.keys, (age,))]
+
+    def bell(self) -> tuple[bytes, ...]:
+        """Return the blocking command that waits for work."""
+        return b"BLPOP", self.keys[PARTS.index("bell")]
+
+    def door(self) -> tuple[bytes, ...]:
+        """Return the blocking command that waits for room."""
+        room, promised = (self.keys[PARTS.index(part)] for part in ("room", "promised"))
+        return b"BLMOVE", room, promised, b"LEFT", b"RIGHT"
+
     def stored(self, reply: Any) -> Settings:
         """Read the reply of lua/open.lua and lua/settings.lua."""
-        written, codec, capacity = (None if field is None else field.decode() for field in reply)
+        codec, fields = self._fields(reply)
+        return read_settings(self.name, codec, fields)
+
+    def _fields(self, reply: Any) -> tuple[str, dict[str, str]]:
+        written, codec, *rest = (None if field is None else field.decode() for field in reply)
         if written != FORMAT:
             raise UnsupportedFormat(
                 f"queue {self.name!r} has format {written}, and this durableq knows {FORMAT}: "
                 "upgrade durableq"
             )
-        if not codec or not (capacity == "" or (capacity and capacity.isdecimal())):
+        fields = {name: text for name, text in zip(FIELDS, rest, strict=True) if text is not None}
+        if not codec or len(fields) < len(FIELDS):
             raise QueueCorrupt(
-                f"queue {self.name!r} has codec {codec!r} and capacity {capacity!r}: these are not "
-                "settings that durableq writes"
+                f"queue {self.name!r} has codec {codec!r} and settings {rest!r}: these are not "
+                "what durableq writes"
             )
-        return Settings(int(capacity) if capacity else None, codec)
+        read_settings(self.name, codec, fields)
+        return codec, fields
 
 
 @dataclass(frozen=True, slots=True)

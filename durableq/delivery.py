@@ -6,16 +6,11 @@ a number, under which the server finds its receipt; so a call may be sent again 
 answered. Calls that are sent together are chained: each runs only after the one before it.
 """
 
-import os
 import random
-import re
-import secrets
 import time
 import zlib
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, NoReturn, TypeAlias
 
 from redis.exceptions import ResponseError
@@ -25,14 +20,13 @@ from durableq.errors import (
     NOT_RUN,
     TRANSIENT,
     DurableQueueError,
-    InvalidName,
     OutcomeUnknown,
     RequestRefused,
     ServerUnavailable,
     code_of,
     translated,
 )
-from durableq.names import NAME_RULE, is_name
+from durableq.requests import Lanes, Request, request_of
 from durableq.scripts import Script
 
 MAX_WINDOW = 64
@@ -42,81 +36,7 @@ MAX_WINDOW_BYTES = 4_194_304
 MAX_RELOADS = 10
 """How often a server may have forgotten the scripts before we stop loading them again."""
 
-_TOKEN = re.compile(r"(.{1,150})/(\d{1,5})\.(\d{1,15})")
-
-
 Word: TypeAlias = bytes | str
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What names a call to the server: its lane, its place there, and a number.
-
-    A lane has places for the calls that are sent together. Of each place the server keeps the
-    receipt of the last call that changed something; the number of a later one is higher.
-    """
-
-    lane: str
-    place: int
-    number: int
-
-    @property
-    def seat(self) -> str:
-        """Lane and place, under which the server keeps the receipt."""
-        return f"{self.lane}/{self.place}"
-
-    @property
-    def token(self) -> str:
-        """The request token: how users see it."""
-        return f"{self.seat}.{self.number}"
-
-    def neighbor(self, steps: int) -> "Request":
-        """Return the request of a call sent together with this one, `steps` behind it."""
-        return Request(self.lane, self.place + steps, self.number)
-
-    def following(self) -> "Request":
-        """Return the request of the first call that is sent after these were answered."""
-        return Request(self.lane, 0, self.number + 1)
-
-
-class Lanes:
-    """The lanes of one process's session with a server; any thread may use them."""
-
-    def __init__(self) -> None:
-        self._renew()
-
-    def _renew(self) -> None:
-        self._pid = os.getpid()
-        self._session = secrets.token_urlsafe(9)
-        self._free: deque[Request] = deque()
-        self._names = count()
-
-    def next(self) -> Request:
-        """Return a new request on a lane that no call under way uses."""
-        if self._pid != os.getpid():
-            self._renew()  # forked: the parent goes on with its lanes
-        try:
-            last = self._free.pop()
-        except IndexError:
-            return Request(f"{self._session}.{next(self._names)}", 0, 1)
-        return last.following()
-
-    def answered(self, request: Request) -> None:
-        """Let the lane of `request` be used again. Unanswered ones are left to be forgotten."""
-        if request.lane.startswith(self._session):
-            self._free.append(request)
-
-
-def request_of(token: str) -> Request:
-    """Return what a request token names: that of an `OutcomeUnknown`, or any name of a user's."""
-    if not isinstance(token, str):
-        raise TypeError(f"a request token is a str, not {type(token).__name__}")
-    token = str.__str__(token)  # of a subclass, too, whose format() may say something else
-    known = _TOKEN.fullmatch(token)
-    lane = known[1] if known else token
-    if not is_name(lane):
-        raise InvalidName(f"request token {token!r:.80} is not allowed: use {NAME_RULE}")
-    return Request(lane, int(known[2]), int(known[3])) if known else Request(lane, 0, 1)
 
 
 @dataclass(slots=True)
@@ -181,6 +101,8 @@ class Delivery:
         # Whoever brings a token has sent it before, or may.
         self._uncertain = request is not None
         self._tries, self._reloads, self._deadline = 0, 0, 0.0
+        self._patience: float | None = None
+        self._asked = False
         self.done = not calls
         if not self.done:
             self._fill()
@@ -208,6 +130,7 @@ class Delivery:
 
     def commands(self) -> list[tuple[Word, ...]]:
         """Return the commands to send now."""
+        self._asked = True
         loads = [("SCRIPT LOAD", script.text) for script in self._load]
         return [*loads, *(call.command() for call in self._window)]
 
@@ -270,11 +193,23 @@ class Delivery:
             self._give_up(self._unavailable(error), error)
         return self._again(error)
 
+    def resume(self, patience: float) -> bool:
+        """Prepare to find out, within seconds, what became of an interrupted reserve, and no more.
+
+        False if there is nothing to find out, or nothing that may be sent alone.
+        """
+        if self.done or not self._asked or len(self._window) != 1 or not self._window[0].last:
+            return False
+        self._window[0].after = self._window[0].after or "-"
+        self._uncertain, self._tries, self._patience = True, 0, patience
+        self._calls = self._calls[: len(self.replies) + 1]
+        return True
+
     def _again(self, error: Exception) -> float:
         now = time.monotonic()
         self._tries += 1
         if self._tries == 1:
-            self._deadline = now + policy.PATIENCE
+            self._deadline = now + (self._patience or policy.PATIENCE)
         elif now > self._deadline:
             self._give_up(self._unavailable(error), error)
         return policy.resend_pause(self._tries, random.random())

@@ -35,19 +35,22 @@ class InvalidPayload(InvalidArgument):
 class DecodeError(DurableQueueError):
     """A reserved job's payload cannot be decoded. The job is in flight: settle it.
 
-    `id`, `attempt` and `token` are those of the reservation, `data` is the stored bytes.
+    `id`, `attempt` and `token` are those of the reservation, `data` is the stored bytes. That of a
+    failed job (`FailedJob.undecodable`) is not `in_flight`.
     """
 
-    def __init__(self, id: str, attempt: int, token: str, data: bytes, codec: str) -> None:
-        super().__init__(id, attempt, token, data, codec)
+    def __init__(
+        self, id: str, attempt: int, token: str, data: bytes, codec: str, in_flight: bool = True
+    ) -> None:
+        super().__init__(id, attempt, token, data, codec, in_flight)
         self.id, self.attempt, self.token = id, attempt, token
-        self.data, self.codec = data, codec
+        self.data, self.codec, self.in_flight = data, codec, in_flight
 
     def __str__(self) -> str:
+        remedy = ": the job is in flight, so fail it, or ack, retry or cancel it"
         return (
             f"the payload of job {self.id!r} (attempt {self.attempt}, {len(self.data)} bytes) "
-            f"cannot be decoded by the codec {self.codec!r}: the job is in flight, so ack or "
-            "retry it, or cancel it"
+            f"cannot be decoded by the codec {self.codec!r}{remedy if self.in_flight else ''}"
         )
 
 
@@ -117,6 +120,7 @@ class OutcomeUnknown(DurableQueueError, redis.exceptions.ConnectionError):
 
 
 _BY_CODE: dict[str, type[DurableQueueError]] = {
+    "NOLEASE": InvalidArgument,
     "NOQUEUE": QueueNotFound,
     "NEWFORMAT": UnsupportedFormat,
     "CORRUPT": QueueCorrupt,
@@ -197,6 +201,8 @@ def translated(error: Exception, queue: str) -> DurableQueueError:
         )
     elif kind is UnsupportedFormat:
         detail = f"it has format {detail}, and this durableq knows 1: upgrade durableq"
+    elif code == "NOLEASE":
+        detail += ": say for how long, extend(..., lease=seconds)"
     elif code == "WRONGTYPE":
         detail = "one of its keys holds another type: something else has written there"
     elif kind is ServerRefused:

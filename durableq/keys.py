@@ -20,6 +20,8 @@ PARTS = (
     "cancelled",
     "receipts",
     "bell",
+    "room",
+    "promised",
     "workers",
     "history",
 )

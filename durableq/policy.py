@@ -6,6 +6,22 @@ PATIENCE = 10.0
 READ_TIMEOUT = 5.0
 """Seconds to wait for an answer or a connection where the user's client sets no limit."""
 
+LONGEST_SLEEP = 2.0
+"""Seconds after which a waiting call looks again, whatever rings: a ring may be lost with a waiter
+that is killed, and lua/lib/bell.lua counts on it."""
+
+LATE = 1.0
+"""Seconds that a server may take longer than asked to end a wait, before we hold it for dead."""
+
+LISTEN_AGAIN = 0.05
+"""Seconds to wait after trouble with a connection that listens."""
+
+POLL = 1.0
+"""Seconds between two looks of `wait_for` and `join`."""
+
+GIVE_BACK = 2.0
+"""Seconds for which an interrupted reserve tries to hand back what it has reserved."""
+
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
 
 

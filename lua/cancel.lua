@@ -1,6 +1,6 @@
--- cancel(id ...) -> per item: ok | finished | cancelled | unknown
--- include: answer jobs fate waiting
-local failure, answer, ghosts = begin('ghosts')
+-- cancel(id ...) -> per item: ok | finished | cancelled | failed | purged | unknown
+-- include: answer jobs fate waiting room
+local failure, answer, meta = begin('ghosts', 'capacity')
 if failure then return failure end
 if answer then return split(answer) end
 
@@ -8,14 +8,13 @@ local ids = {}
 for i = 1, COUNT do ids[i] = ARGV[FIRST + i - 1] end
 local jobs, corrupt = load(ids)
 if corrupt then return corrupt end
-call('HLEN', PAYLOADS)
-call('HLEN', ERRORS)
-call('ZCARD', LEASES)
-call('SCARD', RETIRED)
-call('SCARD', CANCELLED)
+for _, key in ipairs({ PAYLOADS, ERRORS }) do call('HLEN', key) end
+for _, key in ipairs({ LEASES, RANKED }) do call('ZCARD', key) end
+for _, key in ipairs({ RETIRED, CANCELLED }) do call('SCARD', key) end
+local before = check_room(meta.capacity)
 local front, behind = call('LLEN', FRONT), call('LLEN', WAITING)
 
-local reply, gone, leases = {}, {}, {}
+local reply, gone, placed, listed = {}, {}, { f = {}, r = {} }, 0
 for i, id in ipairs(ids) do
   local job = jobs[id]
   if not job then
@@ -25,23 +24,23 @@ for i, id in ipairs(ids) do
   else
     reply[i] = 'ok'
     gone[#gone + 1] = id
-    if job.state == 'f' then leases[#leases + 1] = member(id, job) end
+    local members = placed[job.state]
+    if members then members[#members + 1] = member(id, job) else listed = listed + 1 end
     job.state = 'cancelled'
   end
 end
 if #gone == 0 then return refuse(reply, 'free') end
-if (ghosts or 0) + #gone - #leases > front + behind then
+local ghosts = (meta.ghosts or 0) + listed
+if ghosts > front + behind then
   return redis.error_reply('CORRUPT there are waiting jobs whose ids are in no list')
 end
 local time = now()
 
-call('HDEL', JOBS, unpack(gone))
-call('HDEL', PAYLOADS, unpack(gone))
-call('HDEL', ERRORS, unpack(gone))
-if #leases > 0 then call('ZREM', LEASES, unpack(leases)) end
+for _, key in ipairs({ JOBS, PAYLOADS, ERRORS }) do call('HDEL', key, unpack(gone)) end
+if #placed.f > 0 then call('ZREM', LEASES, unpack(placed.f)) end
+if #placed.r > 0 then call('ZREM', RANKED, unpack(placed.r)) end
 call('SADD', RETIRED, unpack(gone))
 call('SADD', CANCELLED, unpack(gone))
-if #gone > #leases then
-  leave_ghosts(front, behind, (ghosts or 0) + #gone - #leases, math.min(#gone, 16))
-end
+if listed > 0 then leave_ghosts(front, behind, ghosts, math.min(#gone, 16)) end
+make_room(meta.capacity, before, #gone, time)
 return finish(reply, time)

@@ -1,12 +1,14 @@
--- open(codec, capacity given, capacity) -> {format, codec, capacity}: what is stored, now or already
+-- open(codec, capacity, lease, max_attempts, keep_count, keep_age) -> {format, then these}: what is
+-- stored, now or already; '' for none
 -- include: keys
-local codec, given, capacity = ARGV[1], ARGV[2], ARGV[3]
-local stored = call('HMGET', META, 'format', 'codec', 'capacity')
+local stored = call('HMGET', META, 'format', 'codec', 'capacity', 'lease', 'max_attempts', 'keep_count', 'keep_age')
 if not stored[1] then
   if call('EXISTS', WAITING, FRONT, RANKED, DELAYED, LEASES, JOBS, PAYLOADS, FAILURES, RETIRED) > 0 then
     return redis.error_reply('CORRUPT the settings of this queue are gone, but its jobs are there')
   end
-  stored = { '1', codec, given == '1' and capacity or '' }
-  call('HSET', META, 'format', stored[1], 'codec', stored[2], 'capacity', stored[3])
+  stored = { '1', unpack(ARGV) }
+  call('HSET', META, 'format', stored[1], 'codec', stored[2], 'capacity', stored[3], 'lease', stored[4],
+    'max_attempts', stored[5], 'keep_count', stored[6], 'keep_age', stored[7])
 end
+for i = 4, 7 do stored[i] = stored[i] or '' end -- what came with a later version
 return stored

@@ -1,54 +1,60 @@
--- reserve() -> {jobs, next due (ms), more due, failed, void, then per job: id, attempt, payload}
--- include: answer held head
-local failure, answer, ghosts = begin('ghosts')
-if failure then return failure end
-ghosts = ghosts or 0
+-- reserve(woken, lease, limit, worker) -> {jobs, next due (ms), more due, void, then per job: id, attempt,
+-- payload, then "!id attempt reason" for each that failed}
+-- include: answer held head take reap hand_out
+local MOST_REAPED = 64
 
-local token = LANE .. '.' .. NUMBER
+local failure, answer, meta = begin('ghosts', 'lease', 'max_attempts', 'capacity', 'keep_count', 'keep_age')
+if failure then return failure end
+local token, time = LANE .. '.' .. NUMBER, now()
+local woken, lease = ARGV[FIRST] == '1', tonumber(ARGV[FIRST + 1]) or meta.lease
+local default, worker = tonumber(ARGV[FIRST + 2]), ARGV[FIRST + 3]
+
 if answer then
   -- Run before, it hands out again what its token still holds, and never takes anything more: it may
-  -- be an old sending that comes late. What others have cancelled since is void.
-  local ids, jobs, number = held(answer, token)
+  -- be an old sending that comes late. What others have cancelled or reaped since is void.
+  local ids, jobs, number, failures = held(answer, token)
   local payloads, missing = bodies(ids)
-  return missing or handed_out(ids, jobs, payloads, number - #ids)
+  return missing or handed_out(ids, jobs, payloads, number - #ids, due(time), false, failures)
 end
 
-local ids, jobs = {}, {}
-local corrupt, used, looked, unfinished = look(COUNT, ids, jobs)
+-- The limit in force: the job's own, or the queue's, or the caller's.
+local function limit(job)
+  return tonumber((string.match(job.limit, '^(%d+)!'))) or meta.max_attempts or default
+end
+
+-- First what has expired: those jobs may be waiting when the rest is looked at.
+local corrupt, expired, jobs = overdue(time, MOST_REAPED)
 if corrupt then return corrupt end
-call('ZCARD', LEASES)
-if looked - #ids > ghosts then
-  return redis.error_reply('CORRUPT there are waiting ids whose jobs are missing')
-elseif looked == 0 then
+if #expired > 0 then
+  check_attempts()
+  check_room(meta.capacity)
+end
+local returned, failures = reap(expired, jobs, time, meta)
+
+local found, payloads
+corrupt, found = look(COUNT, limit)
+if corrupt then return corrupt end
+payloads, corrupt = bodies(found.ids)
+if corrupt then return corrupt end
+call('LLEN', BELL)
+if #found.spent > 0 or meta.keep_age then
+  check_failed()
+  check_room(meta.capacity)
+end
+corrupt = take(found, meta.ghosts or 0, #expired + #found.spent == 0)
+if corrupt then return corrupt end
+
+for _, text in ipairs(exhaust(found.spent, found.jobs, time, meta)) do failures[#failures + 1] = text end
+if meta.keep_age then trim(meta, time) end
+local receipt = hand_out(found.ids, found.jobs, token, worker, lease, limit, time)
+for _, text in ipairs(failures) do receipt[#receipt + 1] = text end
+if #receipt + #returned > 0 then
+  finish(receipt, time)
+else
   call('HLEN', JOBS)
   call('HLEN', PAYLOADS)
   refuse({}, 'free')
-  return handed_out(ids, jobs, {}, 0)
 end
-local payloads, missing = bodies(ids)
-if missing then return missing end
-local time = now()
-
-take(used, looked - #ids, ghosts)
-if unfinished then
-  -- Only ghosts have gone: the answer is not known yet, and the caller comes again.
-  for i = #ids, 1, -1 do call('LPUSH', FRONT, ids[i]) end
-  return redis.error_reply('AGAIN cancelled jobs stood before the waiting ones')
-end
-
-local receipt, records, leases = {}, {}, {}
-for i, id in ipairs(ids) do
-  local job = jobs[id]
-  job.state, job.token = 'f', token
-  job.attempt, job.spent = plus(job.attempt, 1), plus(job.spent, 1)
-  job.changed = plus(time, -job.enqueued)
-  records[2 * i - 1], records[2 * i] = id, write(job)
-  leases[2 * i - 1], leases[2 * i] = 'inf', member(id, job)
-  receipt[i] = id .. ' ' .. job.attempt
-end
-if #ids > 0 then
-  call('HSET', JOBS, unpack(records))
-  call('ZADD', LEASES, unpack(leases))
-  finish(receipt, time)
-end
-return handed_out(ids, jobs, payloads, 0)
+if woken and anything_waits() or #found.ids > 0 and lease and lease < SOON then ring() end
+local soon = due(time)
+return handed_out(found.ids, found.jobs, payloads, 0, soon, soon == '0' or found.unfinished, failures)

@@ -65,7 +65,7 @@ def test_a_cancelled_job_leaves_nothing_but_its_id(lab: Lab) -> None:
     queue.cancel("a")
 
     left = lab.dump(queue)
-    assert left.keys() == {"meta", "retired", "cancelled", "receipts"}
+    assert left.keys() == {"meta", "retired", "cancelled", "receipts", "bell"}
 
 
 def test_many_cancelled_jobs_before_the_waiting_ones_are_passed_over(lab: Lab) -> None:

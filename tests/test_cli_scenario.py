@@ -16,9 +16,9 @@ import pytest
 from support import Backend
 
 from durableq import queues
+from durableq.arguments import MAX_PAYLOAD
 from durableq.cli import main
 from durableq.definition import MAX_CAPACITY
-from durableq.operations import MAX_PAYLOAD
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 PUBLISHED = [SCENARIOS / "examples.ndjson", SCENARIOS / "generated.ndjson"]

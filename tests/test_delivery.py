@@ -15,7 +15,8 @@ from durableq import (
     ServerUnavailable,
 )
 from durableq import policy as policies
-from durableq.delivery import MAX_RELOADS, MAX_WINDOW, Call, Delivery, Lanes, request_of
+from durableq.delivery import MAX_RELOADS, MAX_WINDOW, Call, Delivery
+from durableq.requests import Lanes, request_of
 from durableq.scripts import script
 
 

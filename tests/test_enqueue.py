@@ -1,7 +1,7 @@
 import pytest
 from support import Lab
 
-from durableq import InvalidName, InvalidPayload, Occupancy, Reason, operations
+from durableq import InvalidName, InvalidPayload, Occupancy, Reason, arguments, operations
 
 
 def test_a_new_id_is_accepted_at_the_tail(lab: Lab) -> None:
@@ -183,14 +183,14 @@ def test_an_id_of_the_wrong_type_is_a_type_error(lab: Lab, id: object) -> None:
 
 def test_a_payload_up_to_the_limit_is_kept_and_one_over_it_is_refused(lab: Lab) -> None:
     queue = lab.queue()
-    largest = "x" * operations.MAX_PAYLOAD
+    largest = "x" * arguments.MAX_PAYLOAD
 
     assert queue.enqueue("a", largest) is True
     before = lab.dump(queue)
     with pytest.raises(InvalidPayload, match="1048577 bytes"):
         queue.enqueue("b", largest + "x")
     with pytest.raises(InvalidPayload, match="1048578 bytes"):
-        queue.enqueue("b", "ä" * (operations.MAX_PAYLOAD // 2 + 1))
+        queue.enqueue("b", "ä" * (arguments.MAX_PAYLOAD // 2 + 1))
 
     assert lab.dump(queue) == before
     assert queue.reserve().payload == largest
@@ -201,8 +201,8 @@ def test_the_script_itself_refuses_a_payload_over_the_limit(
 ) -> None:
     queue = lab.queue()
     before = lab.dump(queue)
-    limit = operations.MAX_PAYLOAD
-    monkeypatch.setattr(operations, "MAX_PAYLOAD", 2 * limit)
+    limit = arguments.MAX_PAYLOAD
+    monkeypatch.setattr(arguments, "MAX_PAYLOAD", 2 * limit)
 
     with pytest.raises(InvalidPayload, match="1048577 bytes"):
         queue.execute([operations.enqueue("a", "x"), operations.enqueue("b", "x" * (limit + 1))])

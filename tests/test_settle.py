@@ -126,7 +126,7 @@ def test_ack_leaves_nothing_but_the_retired_id(lab: Lab) -> None:
     assert queue.ack("a", 2) is False
 
     left = lab.dump(queue)
-    assert left.keys() == {"meta", "retired", "receipts"}
+    assert left.keys() == {"meta", "retired", "receipts", "bell"}
     assert left["retired"] == {b"a"}
 
 

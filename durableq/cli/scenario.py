@@ -18,11 +18,12 @@ from rich.progress import Progress
 from durableq import operations
 from durableq.client import Client
 from durableq.codecs import TEXT
-from durableq.definition import PREFIX, Definition, check_capacity
+from durableq.definition import PREFIX, Definition
 from durableq.errors import DurableQueueError
 from durableq.models import Outcome
 from durableq.operations import Operation
 from durableq.queue import Queue
+from durableq.settings import check_capacity
 
 _MAKERS: dict[str, Callable[..., Operation]] = {
     "enqueue": operations.enqueue,
@@ -100,7 +101,7 @@ def run(scenario: Scenario, client: Client) -> list[Any]:
     with contextlib.ExitStack() as stack:
         outcomes: list[list[Outcome[str]]] = []
         for ops in scenario.queues:
-            definition = Definition.of(None, PREFIX, scenario.capacity, None)
+            definition = Definition.of(None, PREFIX, None, capacity=scenario.capacity)
             # Before it is made: an interrupt may come at any time.
             stack.callback(client.run, definition.name, definition.destroying())
             queue = Queue(definition.name, capacity=scenario.capacity, redis=client)

@@ -1,42 +1,52 @@
--- head: the oldest waiting jobs, looked at before any is taken
--- include: jobs
-local MOST_GHOSTS = 1000
+-- head: the first waiting jobs, looked at before any is taken
+-- include: attempts
+local MOST_GHOSTS, MOST_USED_UP = 1000, 64
 
--- look(wanted, ids, jobs) -> error reply, {list: ids of it used}, ids looked at, whether the bound
--- was reached. Adds waiting jobs to `ids` and `jobs`, up to `wanted`. An id without a job is a
--- ghost (see waiting); after a miss each further look is twice as long.
-local function look(wanted, ids, jobs)
-  local used, looked, bound = { [FRONT] = 0, [WAITING] = 0 }, 0, wanted + MOST_GHOSTS
+-- look(wanted, limit) -> error reply, what it found: ids and jobs to hand out, ids that have used up
+-- their attempts by the limit(job) in force, what was used of the lists and how many ids of them were
+-- looked at, and whether a bound was reached. An id without a job is a ghost (see waiting); after a
+-- miss each further look is twice as long.
+local function look(wanted, limit)
+  local found = { ids = {}, jobs = {}, spent = {}, ranked = {}, used = { [FRONT] = 0, [WAITING] = 0 }, looked = 0 }
+
+  local function sort_out(id, job)
+    found.jobs[id] = job
+    local list = used_up(job, limit(job)) and found.spent or found.ids
+    list[#list + 1] = id
+  end
+  local function enough()
+    return #found.ids == wanted or #found.spent == MOST_USED_UP
+  end
+
+  local ranked = call('ZRANGEBYSCORE', RANKED, '-inf', '(0', 'LIMIT', 0, wanted + MOST_USED_UP)
+  local jobs, corrupt = load(ids_of(ranked))
+  if corrupt then return corrupt end
+  for i, id in ipairs(ids_of(ranked)) do
+    if enough() then break end
+    if not jobs[id] or jobs[id].state ~= 'r' then
+      return redis.error_reply('CORRUPT there are waiting ids whose jobs are missing')
+    end
+    found.ranked[i] = ranked[i]
+    sort_out(id, jobs[id])
+  end
+
+  local bound = wanted + MOST_GHOSTS
   for _, list in ipairs({ FRONT, WAITING }) do
     local more = true
-    while more and #ids < wanted and looked < bound do
-      local step = math.min(math.max(wanted - #ids, looked), bound - looked)
-      local some = call('LRANGE', list, used[list], used[list] + step - 1)
-      local found, corrupt = load(some)
+    while more and not enough() and found.looked < bound do
+      local step = math.min(math.max(wanted - #found.ids, found.looked), bound - found.looked)
+      local some = call('LRANGE', list, found.used[list], found.used[list] + step - 1)
+      jobs, corrupt = load(some)
       if corrupt then return corrupt end
       more = #some == step
       for _, id in ipairs(some) do
-        if #ids == wanted then break end
-        used[list], looked = used[list] + 1, looked + 1
-        if found[id] and found[id].state == 'w' then
-          ids[#ids + 1], jobs[id] = id, found[id]
-        end
+        if enough() then break end
+        found.used[list], found.looked = found.used[list] + 1, found.looked + 1
+        if jobs[id] and jobs[id].state == 'w' then sort_out(id, jobs[id]) end
       end
     end
   end
-  return nil, used, looked, #ids < wanted and looked == bound
-end
-
--- take(used, met, ghosts): removes what was looked at from the lists, `met` of the ghosts among it;
--- where ghosts are all that is left, those, too
-local function take(used, met, ghosts)
-  local left = ghosts > 0 and call('LLEN', FRONT) + call('LLEN', WAITING) - used[FRONT] - used[WAITING]
-  for _, list in ipairs({ FRONT, WAITING }) do
-    if used[list] > 0 then call('LPOP', list, used[list]) end
-  end
-  if ghosts > 0 and left == ghosts - met then
-    call('UNLINK', FRONT, WAITING)
-    met = ghosts
-  end
-  if met > 0 then call('HINCRBY', META, 'ghosts', -met) end
+  found.unfinished = #found.ids < wanted and (found.looked == bound or enough())
+  found.met = found.looked - (#found.ids + #found.spent - #found.ranked)
+  return nil, found
 end

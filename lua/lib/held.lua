@@ -1,19 +1,24 @@
--- held: the jobs that a reserve hands out
+-- held: what a reserve answers, now or again
 -- include: jobs
 
--- held(answer, token) -> ids, {id: job}, number: of the jobs that were answered in the first run,
--- those that the claim token still holds; and how many were answered
+-- held(answer, token) -> ids, {id: job}, how many were answered, failures: of what was answered in
+-- the first run, what the claim token still holds
 local function held(answer, token)
-  local ids, jobs, number = {}, {}, 0
-  for id, attempt in string.gmatch(answer, '([^, ]+) (%d+)') do
-    number = number + 1
-    local text = call('HGET', JOBS, id)
-    local job = text and read(text)
-    if job and job.state == 'f' and job.attempt == attempt and job.token == token then
-      ids[#ids + 1], jobs[id] = id, job
+  local ids, jobs, number, failures = {}, {}, 0, {}
+  for item in string.gmatch(answer, '[^,]+') do
+    local id, attempt = string.match(item, '^([^! ]+) (%d+)$')
+    if id then
+      number = number + 1
+      local text = call('HGET', JOBS, id)
+      local job = text and read(text)
+      if job and job.state == 'f' and job.attempt == attempt and job.token == token then
+        ids[#ids + 1], jobs[id] = id, job
+      end
+    else
+      failures[#failures + 1] = item
     end
   end
-  return ids, jobs, number
+  return ids, jobs, number, failures
 end
 
 -- bodies(ids) -> payloads, or nil and an error reply
@@ -27,11 +32,12 @@ local function bodies(ids)
   return payloads
 end
 
--- handed_out(ids, {id: job}, payloads, void): the reply
-local function handed_out(ids, jobs, payloads, void)
-  local reply = { #ids, '', 0, 0, void }
+-- handed_out(ids, {id: job}, payloads, void, next due, more due, failures): the reply
+local function handed_out(ids, jobs, payloads, void, soon, more, failures)
+  local reply = { #ids, soon, more and 1 or 0, void }
   for i, id in ipairs(ids) do
-    reply[3 * i + 3], reply[3 * i + 4], reply[3 * i + 5] = id, jobs[id].attempt, payloads[i]
+    reply[3 * i + 2], reply[3 * i + 3], reply[3 * i + 4] = id, jobs[id].attempt, payloads[i]
   end
+  for _, text in ipairs(failures) do reply[#reply + 1] = text end
   return reply
 end

@@ -1,4 +1,4 @@
--- jobs: reading the active jobs, and their place among the leases
+-- jobs: reading the active jobs, and their place in sorted sets
 -- include: keys record
 
 -- load(ids) -> {id: job}, or nil and an error reply. Where an id stands twice, both share its table.
@@ -15,7 +15,20 @@ local function load(ids)
   return jobs
 end
 
--- member(id, job): a job in LEASES. Equal times sort by member, hence by sequence.
+-- member(id, job): a job in LEASES, RANKED or FAILED. Equal scores sort by member, hence by sequence.
 local function member(id, job)
   return string.rep('0', 13 - #job.sequence) .. job.sequence .. id
+end
+
+-- ids_of(members): the ids of such
+local function ids_of(members)
+  local ids = {}
+  for i, text in ipairs(members) do ids[i] = string.sub(text, 14) end
+  return ids
+end
+
+-- rank(job, released): its score in RANKED, which goes before the lists where it is negative. What is
+-- released goes before all else of its priority.
+local function rank(job, released)
+  return string.format('%.0f', -(2 * job.priority + (released and 1 or 0)) * 1099511627776 + job.sequence)
 end

@@ -1,12 +1,13 @@
 -- record: the text of a job in the JOBS hash, format 1
 -- include: keys
 --
--- '1', the state (w waiting, d delayed, f in flight), then, each after a space: attempt, spent,
--- deaths, limit ('' for none), priority, sequence, enqueued (ms), changed (ms after enqueued), claim
--- token ('' unless in flight), worker (the rest). Numbers stay text: they are compared and copied.
+-- '1', the state (w waiting in a list, r waiting in RANKED, d delayed, f in flight, x failed), then,
+-- each after a space: attempt, spent, deaths, limit ('' for none; one of the job's own ends with '!'),
+-- priority, sequence, enqueued (ms), changed (ms after enqueued), claim token ('' unless in flight),
+-- worker (the rest). Numbers stay text: they are compared and copied.
 local function read(text)
   local state, attempt, spent, deaths, limit, priority, sequence, enqueued, changed, token, worker =
-    string.match(text, '^1([wdf]) (%d+) (%d+) (%d+) (%d*) (%-?%d+) (%d+) (%d+) (%-?%d+) (%S*) (.*)$')
+    string.match(text, '^1([wrdfx]) (%d+) (%d+) (%d+) (%d*!?) (%-?%d+) (%d+) (%d+) (%-?%d+) (%S*) (.*)$')
   return state and {
     state = state, attempt = attempt, spent = spent, deaths = deaths, limit = limit,
     priority = priority, sequence = sequence, enqueued = enqueued, changed = changed,
@@ -20,9 +21,9 @@ local function write(job)
     .. job.changed .. ' ' .. job.token .. ' ' .. job.worker
 end
 
--- fresh(sequence, time): the record of a new waiting job
-local function fresh(sequence, time)
-  return '1w 0 0 0  0 ' .. sequence .. ' ' .. time .. ' 0  '
+-- fresh(limit, sequence, time): the record of a new waiting job
+local function fresh(limit, sequence, time)
+  return '1w 0 0 0 ' .. limit .. ' 0 ' .. sequence .. ' ' .. time .. ' 0  '
 end
 
 local function plus(text, n)

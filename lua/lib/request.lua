@@ -19,19 +19,18 @@ end
 
 local neighbors -- some other lanes, where this one is new
 
--- begin(number, ...) -> error reply, answer of the first run, the numbers of META asked for
+-- begin(field, ...) -> error reply, answer of the first run, {field: number}: those of META asked for
 local function begin(...)
-  local meta = call('HMGET', META, 'format', ...)
-  if meta[1] ~= '1' then
-    return redis.error_reply(meta[1] and 'NEWFORMAT ' .. meta[1] or 'NOQUEUE')
+  local stored, meta = call('HMGET', META, 'format', ...), {}
+  if stored[1] ~= '1' then
+    return redis.error_reply(stored[1] and 'NEWFORMAT ' .. stored[1] or 'NOQUEUE')
   end
-  for i = 2, #meta do
+  for i = 2, #stored do
     local field = select(i - 1, ...)
-    local known = field == 'capacity' and '^%d*$' or '^%d+$'
-    if (meta[i] or field == 'capacity') and not string.find(meta[i] or '?', known) then
+    if not string.find(stored[i] or (field == 'capacity' and '?' or ''), '^%d*$') then
       return redis.error_reply('CORRUPT the ' .. field .. ' of the queue is no number')
     end
-    meta[i] = tonumber(meta[i])
+    meta[field] = tonumber(stored[i] or nil)
   end
   local number, receipt = receipt_of(LANE)
   if number == tonumber(NUMBER) then
@@ -39,7 +38,7 @@ local function begin(...)
     if fingerprint ~= FINGERPRINT then
       return redis.error_reply('REUSED this request token belongs to a different call')
     end
-    return nil, answer, meta[2], meta[3]
+    return nil, answer, meta
   elseif number and number > tonumber(NUMBER) then
     return redis.error_reply('SUPERSEDED a later request has used this lane')
   elseif AFTER ~= '' and AFTER ~= '-' then
@@ -51,5 +50,5 @@ local function begin(...)
   if not number then
     neighbors = call('HRANDFIELD', RECEIPTS, 3, 'WITHVALUES')
   end
-  return nil, nil, meta[2], meta[3]
+  return nil, nil, meta
 end

@@ -1,0 +1,149 @@
+"""Arguments: what operations are given, checked and turned into the bytes of a script's arguments.
+
+Wrong types are TypeErrors, values that cannot be used are InvalidArguments; nothing is sent then.
+An id or attempt that only asks after a job may be anything of its type: it is one that no job has.
+"""
+
+import math
+from datetime import timedelta
+from typing import Any
+
+from durableq.codecs import Codec
+from durableq.errors import InvalidArgument, InvalidName, InvalidPayload
+from durableq.names import MAX_NAME, NAME_RULE, is_name
+
+MAX_PAYLOAD = 1_048_576
+"""The largest encoded payload in bytes; lua/enqueue.lua refuses larger ones, too."""
+
+MAX_ERROR = 4096
+"""The most bytes of an error text that are kept."""
+
+MAX_SECONDS = 365 * 24 * 3600
+"""The longest lease, wait or age, in seconds: a year."""
+
+MAX_ATTEMPTS = 2**31 - 1
+_MAX_NUMBER = 2**53
+
+
+def shown(value: object) -> str:
+    """Return `value` as an error shows it, however large it is."""
+    if isinstance(value, int) and value.bit_length() > 100:
+        return f"an int of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
+
+
+def whole(value: object, what: str, least: int, most: int, *, or_else: str = "") -> int:
+    """Return an int between two bounds; `or_else` is what else an error proposes."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{what} is an int, not {type(value).__name__}: {shown(value)}")
+    if not least <= value <= most:
+        bound = "2**53" if most == _MAX_NUMBER else str(most)
+        raise InvalidArgument(
+            f"{what} {shown(value)} is not allowed: use {least} to {bound}{or_else}"
+        )
+    return int(value)
+
+
+def seconds(value: object, what: str, *, least: float = 0.0) -> float:
+    """Return a duration in seconds, given as such or as a timedelta."""
+    if isinstance(value, timedelta):
+        number = value.total_seconds()
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        kind = type(value).__name__
+        raise TypeError(f"{what} is seconds or a timedelta, not {kind}: {shown(value)}")
+    else:
+        number = value
+    if not least <= number <= MAX_SECONDS:  # false for NaN, too
+        raise InvalidArgument(
+            f"{what} {shown(value)} is not allowed: use {least:g} to {MAX_SECONDS} seconds (a year)"
+        )
+    return float(number)
+
+
+def milliseconds(value: object, what: str, *, least: float = 0.001) -> bytes:
+    """Return a duration as the server has it: whole milliseconds, none shorter than was asked."""
+    return b"%d" % math.ceil(round(seconds(value, what, least=least) * 1000, 3))
+
+
+def lease(value: object) -> bytes:
+    """Return a lease; of None, what stands for the queue's."""
+    return b"" if value is None else milliseconds(value, "a lease")
+
+
+def limit(value: object) -> bytes:
+    """Return a number of attempts, the first included; of None, what stands for no limit here."""
+    return b"" if value is None else b"%d" % whole(value, "max_attempts", 1, MAX_ATTEMPTS)
+
+
+def worker(value: object) -> bytes:
+    """Return the name of a worker."""
+    if value is None:
+        return b""
+    if not is_name(text(value, "a worker's name")):
+        raise InvalidName(f"a worker's name {shown(value)} is not allowed: use {NAME_RULE}")
+    return str(value).encode()
+
+
+def text(value: object, what: str) -> str:
+    """Return a str."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is a str, not {type(value).__name__}: {shown(value)}")
+    return value
+
+
+def new_id(value: object) -> bytes:
+    """Return an id that a new job may have."""
+    if not is_name(text(value, "a job id")):
+        raise InvalidName(f"job id {shown(value)} is not allowed: use {NAME_RULE}")
+    return str.__str__(value).encode()  # of a subclass, too, whose format() may say something else
+
+
+def known_id(value: object) -> bytes:
+    """Return an id to ask after. One that breaks the rule for ids stays one that no job has."""
+    return text(value, "a job id")[: MAX_NAME + 1].encode("utf-8", "surrogatepass")
+
+
+def attempt(value: object) -> bytes:
+    """Return an attempt number; one that no job can have becomes 0."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"an attempt is an int, not {type(value).__name__}: {shown(value)}")
+    return b"%d" % value if 0 < value <= _MAX_NUMBER else b"0"
+
+
+def token(value: object) -> bytes:
+    """Return a claim token; None fits every reservation."""
+    if value is None:
+        return b""
+    # An empty token is not the same as none: it is one that no reservation has.
+    return text(value, "a claim token")[:300].encode("utf-8", "surrogatepass") or b"-"
+
+
+def error_text(value: object) -> bytes:
+    """Return an error text, cut at a character."""
+    if value is None:
+        return b""
+    # It helps whoever looks into a failure: better mangled than refused.
+    cut = text(value, "an error text")[:MAX_ERROR].encode("utf-8", "backslashreplace")
+    return cut[:MAX_ERROR].decode("utf-8", "ignore").encode()
+
+
+def payload(id: bytes, value: Any, codec: Codec[Any]) -> bytes:
+    """Return the payload of job `id` as the codec encodes it."""
+    try:
+        data = codec.encode(value)
+    except TypeError as error:
+        raise TypeError(f"the payload of job {id.decode()!r}: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidPayload(
+            f"the payload of job {id.decode()!r} cannot be encoded by the codec "
+            f"{codec.name!r}: {error}"
+        ) from error
+    if not isinstance(data, bytes):
+        raise TypeError(f"the codec {codec.name!r} made {type(data).__name__}, not bytes")
+    if len(data) > MAX_PAYLOAD:
+        raise InvalidPayload(
+            f"the payload of job {id.decode()!r} has {len(data)} bytes, and the limit is "
+            f"{MAX_PAYLOAD}: store it elsewhere and enqueue where it is"
+        )
+    return data

@@ -1,0 +1,208 @@
+"""Handle: what every queue has: its name and settings, opening, executing, closing.
+
+The operations on jobs are in queue.py and failed_jobs.py. async_handle.py is the same, awaited.
+"""
+
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, overload
+
+from redis import Redis
+
+from durableq import policy
+from durableq.arguments import seconds
+from durableq.client import Client
+from durableq.codecs import Codec
+from durableq.definition import Definition, Registry
+from durableq.delivery import Delivery
+from durableq.errors import DurableQueueError, QueueNotFound
+from durableq.models import UNSET, Keep, Outcome, Reason, Settings, Unset
+from durableq.operations import Operation, Plan
+
+T = TypeVar("T")
+STRANDED = "queue %r: an interrupted reserve may have left a job in flight (%s)"
+
+
+class Handle(Generic[T]):
+    """A queue's name, settings and connections; `Queue` is what users make."""
+
+    def __init__(
+        self,
+        name: str | None,
+        redis: "Redis | Client | str | None",
+        codec: Codec[T] | None,
+        prefix: str,
+        **settings: Any,
+    ) -> None:
+        self._definition = Definition.of(name, prefix, codec, **settings)
+        self._codec: Codec[Any] | None = None
+        self._shared = isinstance(redis, Client)
+        self.name = self._definition.name
+        self.client = redis if isinstance(redis, Client) else Client(redis)
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+    def __reduce__(self) -> NoReturn:
+        kind = type(self).__name__
+        raise TypeError(
+            f"a {kind} cannot be sent to another process: make one there, {kind}({self.name!r})"
+        )
+
+    def __enter__(self) -> Self:
+        self._open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @overload
+    def execute(self, operation: Operation, *, request: str | None = None) -> Outcome[T]: ...
+    @overload
+    def execute(
+        self, operation: Iterable[Operation], *, request: str | None = None
+    ) -> list[Outcome[T]]: ...
+    def execute(
+        self, operation: Operation | Iterable[Operation], *, request: str | None = None
+    ) -> Outcome[T] | list[Outcome[T]]:
+        """Run one operation, or many as if one after another; return the Outcome of each.
+
+        Operations are made by `durableq.operations`. Many are sent in few round trips. They are
+        not one transaction: other clients' operations may come in between, and if an error is
+        raised, its `outcomes` are those of the operations that ran before. To go on then, execute
+        the rest, not the whole, with `request=error.request` if it is an OutcomeUnknown.
+        """
+        if isinstance(operation, Operation):
+            return self._run([operation], request)[0]
+        return self._run(list(operation), request)
+
+    def configure(
+        self,
+        *,
+        capacity: int | None | Literal[Unset.UNSET] = UNSET,
+        lease: float | timedelta | None | Literal[Unset.UNSET] = UNSET,
+        max_attempts: int | None | Literal[Unset.UNSET] = UNSET,
+        keep_failed: int | Keep | None | Literal[Unset.UNSET] = UNSET,
+        request: str | None = None,
+    ) -> None:
+        """Change stored settings; other clients obey with their next operation.
+
+        What is left out stays. A capacity below the number of active jobs only refuses new ones; a
+        lease or limit is that of reservations from now on. `request` is the token of an
+        `OutcomeUnknown`.
+
+        Raises TypeError or InvalidArgument for a value that cannot be used, or if none is given.
+        """
+        change = self._definition.configuring(
+            capacity=capacity, lease=lease, max_attempts=max_attempts, keep_failed=keep_failed
+        )
+        self._open()
+        self.client.run(self.name, [change], request)
+
+    def settings(self) -> Settings:
+        """Return the stored settings."""
+        self._open()
+        return self._definition.stored(self.client.run(self.name, self._definition.looking())[0])
+
+    def destroy(self) -> None:
+        """End the queue's lifetime: its jobs, retired ids and settings are gone.
+
+        Later operations, of other clients, too, raise QueueNotFound until a new `Queue` is made.
+        """
+        self.client.run(self.name, self._definition.destroying())
+
+    def queues(self) -> list[str]:
+        """Return the sorted names of the queues on this server with this prefix."""
+        registry = Registry(self._definition.prefix)
+        names = registry.names(self.client.run(self.name, registry.listing())[0])
+        return registry.existing(names, self.client.run(self.name, registry.checking(names)))
+
+    def close(self) -> None:
+        """Close this queue's connections; the jobs stay. Safe to call twice."""
+        if not self._shared:
+            self.client.close()
+
+    def _open(self) -> Codec[Any]:
+        if self._codec is None:
+            try:
+                # Found first: a server that is full or read-only lets nothing be written.
+                replies = self.client.run(self.name, self._definition.looking())
+            except QueueNotFound:
+                replies = self.client.run(self.name, self._definition.creating())
+            self._codec = self._definition.opened(replies[-1])
+        return self._codec
+
+    def _run(self, batch: list[Operation], request: str | None) -> list[Outcome[Any]]:
+        codec = self._open()
+        plan = Plan(batch, self._definition.keys, codec)
+        delivery = Delivery(self.name, plan.calls, self.client.lanes, request)
+        try:
+            self.client.deliver(delivery)
+            return plan.outcomes(delivery)
+        except DurableQueueError as error:
+            error.outcomes = tuple(plan.outcomes(delivery))
+            raise
+        except BaseException:
+            if request is None and plan.reserves:
+                self._give_back(plan, delivery)
+            raise
+
+    def _settled(self, operation: Operation, request: str | None) -> Outcome[Any]:
+        outcome = self._run([operation], request)[0]
+        while (
+            request is None
+            and operation.kind == "reserve"
+            and (
+                # The reply was lost, and the job was gone before it was asked for again; or there is
+                # more to recover than one call does.
+                outcome.reason is Reason.CANCELLED
+                or (outcome.reason is Reason.EMPTY and outcome.more)
+            )
+        ):
+            outcome = self._run([operation], None)[0]
+        return outcome
+
+    def _waited(
+        self,
+        operation: Operation,
+        request: str | None,
+        wait: float | timedelta,
+        obstacle: Reason,
+        words: tuple[bytes, ...],
+    ) -> Outcome[Any]:
+        """Run an operation, and again while `obstacle` is in its way and the wait is not over.
+
+        Between two looks it sleeps on the server, by the blocking command `words`.
+        """
+        deadline = time.monotonic() + seconds(wait, "wait")
+        outcome = self._settled(operation, request)
+        if outcome.reason is not obstacle or not wait:
+            return outcome
+        with self.client.listener(self.name, *words) as listener:
+            while outcome.reason is obstacle and (left := deadline - time.monotonic()) > 0:
+                woken = listener.wait(min(left, policy.LONGEST_SLEEP), outcome.due)
+                outcome = self._settled(replace(operation, woken=woken), None)
+        return outcome
+
+    def _give_back(self, plan: Plan, delivery: Delivery) -> None:
+        """Release what an interrupted call has reserved: nobody will hear of it."""
+        try:
+            if delivery.resume(policy.GIVE_BACK):
+                self.client.deliver(delivery)
+            self.client.run(self.name, plan.giving_back(delivery))
+        except DurableQueueError as error:
+            logging.getLogger("durableq").warning(STRANDED, self.name, error)

@@ -1,0 +1,11 @@
+-- bell: ring() wakes one waiting reserve. One ring in the bell is enough for all, since whoever was
+-- woken rings again if it leaves work behind.
+-- include: keys
+--
+-- A waiter sleeps at most SOON ms before it looks again, so it knows of all leases that end sooner but
+-- those that are given meanwhile: they are rung for.
+local SOON = 2000
+
+local function ring()
+  if call('LLEN', BELL) == 0 then call('RPUSH', BELL, '') end
+end
