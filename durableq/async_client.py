@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import os
 import threading
 from collections.abc import Sequence
@@ -62,7 +63,7 @@ class AsyncClient:
                         connection, delivery.commands(), self._endpoint.timeout
                     )
                 except (RedisError, OSError, DurableQueueError) as error:
-                    await self._drop_idle()  # they lead to the same server, and are likely as dead
+                    await self.drop_idle()  # they lead to the same server, and are likely as dead
                     pause = delivery.trouble(error, sent=sent, patient=self._reached)
                 else:
                     await self.put_back(connection, replies)
@@ -116,9 +117,16 @@ class AsyncClient:
         else:
             self._idle.append(connection)
 
-    async def _drop_idle(self) -> None:
+    async def drop_idle(self) -> None:
+        """Close the idle connections."""
         while self._idle:
             await self._idle.pop().disconnect(nowait=True)
+
+    def hurried(self, limit: float) -> "AsyncClient":
+        """Return a client for a few calls that may take `limit` seconds each; not to be closed."""
+        other = copy.copy(self)
+        vars(other).update(_endpoint=self._endpoint.hurried(limit), _idle=[])
+        return other
 
     def listener(self, queue: str, *words: bytes) -> "Listener":
         """Return a listener for the rings that the blocking command `words` waits for."""
@@ -130,7 +138,7 @@ class AsyncClient:
             return
         self._closed = True
         await self._enter_loop()
-        await self._drop_idle()
+        await self.drop_idle()
         if self._endpoint.embedded is not None:
             await asyncio.to_thread(self._endpoint.leave)
 
@@ -138,9 +146,9 @@ class AsyncClient:
 class Listener:
     """Sleeps on the server, on a connection of its own, until a ring comes.
 
-    A ring is a hint, and so is its absence: whoever listens looks for itself afterwards. Servers
-    are up to 0.1 s late to end a wait, so one for a known moment is ended here; what was sent goes
-    on then, and the next `wait` may hear of it.
+    A ring is a hint, and so is its absence: whoever listens looks for itself afterwards. It keeps
+    its place among those who listen over several waits; servers are up to 0.1 s late to end one,
+    so that is done here, and what was sent goes on.
     """
 
     def __init__(self, client: AsyncClient, queue: str, words: tuple[bytes, ...]) -> None:
@@ -152,24 +160,27 @@ class Listener:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *error: object) -> None:
-        if self._connection is not None and self._reply is None:
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is GeneratorExit:
+            pass  # the loop is gone, and its connections with it
+        elif self._connection is not None and self._reply is None:
             await self._client.put_back(self._connection, [])
         else:
             await self._forget()
 
-    async def wait(self, seconds: float, due: float | None = None) -> bool:
-        """Wait for at most so many seconds, and not beyond `due` seconds; tell whether it rang."""
+    async def wait(self, seconds: float, due: float) -> bool:
+        """Wait for a ring for at most `due` of `seconds` seconds; tell whether there was one."""
         loop = asyncio.get_running_loop()
         try:
             if self._reply is None:
                 if self._connection is None:
                     self._connection = await self._client.borrow()
+                seconds = min(seconds, policy.LONGEST_LISTENING)
                 self._until = loop.time() + seconds + policy.LATE
                 words = (*self._words, b"%.3f" % max(seconds, 0.001))
                 self._reply = asyncio.ensure_future(self._ask(words))
             patience = max(0.0, self._until - loop.time())
-            exact = due is not None and due < min(seconds, patience)
+            exact = due < min(seconds, patience)
             await asyncio.wait({self._reply}, timeout=due if exact else patience)
             if not self._reply.done():
                 if not exact:
@@ -193,11 +204,9 @@ class Listener:
 
     async def _forget(self) -> None:
         connection, reply, self._connection, self._reply = self._connection, self._reply, None, None
-        if reply is not None and not reply.done():
+        if reply is not None:
+            reply.add_done_callback(lambda over: over.cancelled() or over.exception())
             reply.cancel()
-            await asyncio.wait({reply})
-        if reply is not None and not reply.cancelled():
-            reply.exception()  # heard of, or asyncio would complain
         if connection is not None:
             await connection.disconnect(nowait=True)
 

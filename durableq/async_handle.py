@@ -23,6 +23,8 @@ from durableq.operations import Operation, Plan
 
 T = TypeVar("T")
 STRANDED = "queue %r: an interrupted reserve may have left a job in flight (%s)"
+_RELEASING: set[asyncio.Task[None]] = set()
+"""Tasks under way, which asyncio itself would forget."""
 
 
 class AsyncHandle(Generic[T]):
@@ -151,23 +153,20 @@ class AsyncHandle(Generic[T]):
         except DurableQueueError as error:
             error.outcomes = tuple(plan.outcomes(delivery))
             raise
+        except GeneratorExit:
+            raise  # the loop is gone
         except BaseException:
             if request is None and plan.reserves:
-                await self._give_back(plan, delivery)
+                await self._give_back([], (plan, delivery))
             raise
 
     async def _settled(self, operation: Operation, request: str | None) -> Outcome[Any]:
         outcome = (await self._run([operation], request))[0]
-        while (
-            request is None
-            and operation.kind == "reserve"
-            and (
-                # The reply was lost, and the job was gone before it was asked for again; or there is
-                # more to recover than one call does.
-                outcome.reason is Reason.CANCELLED
-                or (outcome.reason is Reason.EMPTY and outcome.more)
-            )
-        ):
+        while request is None and operation.kind == "reserve":
+            # Lost with its reply, and gone before it was asked for again? More to recover?
+            again = outcome.reason is Reason.CANCELLED
+            if not again and not (outcome.reason is Reason.EMPTY and outcome.more):
+                break
             outcome = (await self._run([operation], None))[0]
         return outcome
 
@@ -187,18 +186,50 @@ class AsyncHandle(Generic[T]):
         outcome = await self._settled(operation, request)
         if outcome.reason is not obstacle or not wait:
             return outcome
-        async with self.client.listener(self.name, *words) as listener:
-            while outcome.reason is obstacle and (left := deadline - time.monotonic()) > 0:
-                woken = await listener.wait(min(left, policy.LONGEST_SLEEP), outcome.due)
-                outcome = await self._settled(replace(operation, woken=woken), None)
+        try:
+            async with self.client.listener(self.name, *words) as listener:
+                while outcome.reason is obstacle and (left := deadline - time.monotonic()) > 0:
+                    soon = policy.LONGEST_SLEEP if outcome.due is None else outcome.due
+                    woken = await listener.wait(left, min(left, soon, policy.LONGEST_SLEEP))
+                    outcome = await self._settled(replace(operation, woken=woken), None)
+        except GeneratorExit:
+            raise  # the loop is gone
+        except BaseException:
+            await self._give_back(Plan.releases([outcome]))  # to whom it is lost
+            raise
         return outcome
 
-    async def _give_back(self, plan: Plan, delivery: Delivery) -> None:
-        """Release what an interrupted call has reserved: nobody will hear of it."""
+    async def _give_back(
+        self, releases: list[Operation], doubt: tuple[Plan, Delivery] | None = None
+    ) -> None:
+        """Release jobs, and what a call in doubt has reserved: nobody will hear of them.
+
+        Goes on even if it is cancelled itself, for a time that is bounded.
+        """
+        if not releases and doubt is None:
+            return
+        task = asyncio.ensure_future(self._releasing(releases, doubt))
+        _RELEASING.add(task)
+        task.add_done_callback(_RELEASING.discard)
+        await asyncio.shield(task)
+
+    async def _releasing(
+        self, releases: list[Operation], doubt: tuple[Plan, Delivery] | None
+    ) -> None:
+        client = self.client.hurried(policy.GIVE_BACK / 2)
         try:
             async with asyncio.timeout(policy.GIVE_BACK):
-                if delivery.resume(policy.GIVE_BACK):
-                    await self.client.deliver(delivery)
-                await self.client.run(self.name, plan.giving_back(delivery))
-        except (DurableQueueError, TimeoutError) as error:
-            logging.getLogger("durableq").warning(STRANDED, self.name, error)
+                if doubt is not None:
+                    plan, delivery = doubt
+                    delivery.hurry(policy.GIVE_BACK / 2)
+                    if delivery.resume():
+                        await client.deliver(delivery)
+                    releases = Plan.releases(plan.outcomes(delivery))
+                calls = Plan(releases, self._definition.keys, await self._open()).calls
+                delivery = Delivery(self.name, calls, client.lanes)
+                delivery.hurry(policy.GIVE_BACK / 2)
+                await client.deliver(delivery)
+        except (DurableQueueError, TimeoutError, asyncio.CancelledError) as error:
+            logging.getLogger("durableq").warning(STRANDED, self.name, str(error) or "no answer")
+        finally:
+            await client.drop_idle()

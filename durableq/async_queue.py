@@ -137,9 +137,9 @@ class AsyncQueue(AsyncFailedJobs[T]):
         has none of its own, in a queue that has none.
 
         An interrupted or cancelled call releases what it has reserved, unless it came with a
-        `request` of your own, which, repeated, gets it; with `wait` that is the first look's.
+        `request` of your own (with `wait`, that of the first look), which, repeated, gets it.
 
-        Raises DecodeError if the payload cannot be decoded: the job is in flight all the same.
+        Raises DecodeError if the payload cannot be decoded: the job is in flight all the same;
         InvalidArgument, InvalidName or TypeError for an argument that cannot be used.
         """
         operation = operations.reserve(lease=lease, worker=worker, max_attempts=max_attempts)

@@ -5,6 +5,7 @@ for asyncio.
 """
 
 import contextlib
+import copy
 import os
 import time
 from collections.abc import Sequence
@@ -54,7 +55,7 @@ class Client:
                 sent = True
                 replies = _exchange(connection, delivery.commands())
             except (RedisError, OSError, DurableQueueError) as error:
-                self._drop_idle()  # they lead to the same server, and are likely as dead
+                self.drop_idle()  # they lead to the same server, and are likely as dead
                 pause = delivery.trouble(error, sent=sent, patient=self._reached)
             else:
                 self.put_back(connection, replies)
@@ -82,10 +83,17 @@ class Client:
         else:
             self._idle.append(connection)
 
-    def _drop_idle(self) -> None:
+    def drop_idle(self) -> None:
+        """Close the idle connections."""
         with contextlib.suppress(IndexError):
             while True:
                 self._idle.pop().disconnect()
+
+    def hurried(self, limit: float) -> "Client":
+        """Return a client for a few calls that may take `limit` seconds each; not to be closed."""
+        other = copy.copy(self)
+        vars(other).update(_endpoint=self._endpoint.hurried(limit), _idle=[])
+        return other
 
     def listener(self, queue: str, *words: bytes) -> "Listener":
         """Return a listener for the rings that the blocking command `words` waits for."""
@@ -96,16 +104,16 @@ class Client:
         if self._closed:
             return
         self._closed = True
-        self._drop_idle()
+        self.drop_idle()
         self._endpoint.leave()
 
 
 class Listener:
     """Sleeps on the server, on a connection of its own, until a ring comes.
 
-    A ring is a hint, and so is its absence: whoever listens looks for itself afterwards. Servers
-    are up to 0.1 s late to end a wait, so one for a known moment is ended here; what was sent goes
-    on then, and the next `wait` may hear of it.
+    A ring is a hint, and so is its absence: whoever listens looks for itself afterwards. It keeps
+    its place among those who listen over several waits; servers are up to 0.1 s late to end one,
+    so that is done here, and what was sent goes on.
     """
 
     def __init__(self, client: Client, queue: str, words: tuple[bytes, ...]) -> None:
@@ -123,17 +131,20 @@ class Listener:
             else:
                 self._connection.disconnect()
 
-    def wait(self, seconds: float, due: float | None = None) -> bool:
-        """Wait for at most so many seconds, and not beyond `due` seconds; tell whether it rang."""
+    def wait(self, seconds: float, due: float) -> bool:
+        """Wait for a ring for at most `due` of `seconds` seconds; tell whether there was one."""
         try:
             if self._until is None:
                 if self._connection is None:
                     self._connection = self._client.borrow()
+                seconds = min(seconds, policy.LONGEST_LISTENING)
+                if type(self._connection).__module__.startswith("fakeredis"):
+                    seconds = min(seconds, due)  # it sleeps while it sends
                 words = (*self._words, b"%.3f" % max(seconds, 0.001))
                 self._until = time.monotonic() + seconds + policy.LATE
                 self._connection.send_command(*words, check_health=False)
             patience = max(0.0, self._until - time.monotonic())
-            exact = due is not None and due < min(seconds, patience)
+            exact = due < min(seconds, patience)
             if not self._connection.can_read(due if exact else patience):
                 if not exact:
                     self._forget()

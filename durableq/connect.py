@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -73,6 +73,12 @@ class Endpoint:
         _announce(self.embedded)
         # Named by the process that makes it, which may be a fork of the one that made the queue.
         return self.connection_class(**self.arguments, client_name=self.embedded.client_name)
+
+    def hurried(self, limit: float) -> "Endpoint":
+        """Return the same with a limit of so many seconds for each answer and connection."""
+        limits = {"socket_timeout": limit, "socket_connect_timeout": limit}
+        known = {name: value for name, value in limits.items() if self.arguments.get(name)}
+        return replace(self, arguments=self.arguments | known, timeout=limit)
 
     def leave(self) -> None:
         """Take note that a client is closed; blocks while a server stops."""

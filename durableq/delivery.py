@@ -109,6 +109,7 @@ class Delivery:
 
     def _fill(self) -> None:
         """Choose the calls to send next and give them their requests."""
+        self._asked = False
         start, size = len(self.replies), 0
         for call in self._calls[start : start + MAX_WINDOW]:
             size += call.size
@@ -144,8 +145,10 @@ class Delivery:
         for reply in replies[loads:]:
             if isinstance(reply, Exception):
                 return self._refused(reply)
+            # In this order: wherever it is interrupted, `resume` finds its way by the replies.
+            self.tokens.append(self._window[0].token)
             self.replies.append(reply)
-            self.tokens.append(self._window.pop(0).token)
+            self._window.pop(0)
         self._uncertain, self._tries, self._reloads = False, 0, 0
         self.done = len(self.replies) == len(self._calls)
         if self._request is not None:
@@ -193,16 +196,23 @@ class Delivery:
             self._give_up(self._unavailable(error), error)
         return self._again(error)
 
-    def resume(self, patience: float) -> bool:
-        """Prepare to find out, within seconds, what became of an interrupted reserve, and no more.
+    def hurry(self, patience: float) -> None:
+        """Give up after so many seconds of trouble."""
+        self._patience = patience
 
-        False if there is nothing to find out, or nothing that may be sent alone.
+    def resume(self) -> bool:
+        """Prepare to find out what became of an interrupted reserve, and of what was sent with it.
+
+        False if there is nothing to find out. What was not sent yet stays unsent.
         """
-        if self.done or not self._asked or len(self._window) != 1 or not self._window[0].last:
+        answered = len(self.replies)
+        del self.tokens[answered:]
+        self._window = [call for call in self._calls[answered:] if call.request]
+        if not self._asked or not self._window or not self._window[-1].last:
             return False
         self._window[0].after = self._window[0].after or "-"
-        self._uncertain, self._tries, self._patience = True, 0, patience
-        self._calls = self._calls[: len(self.replies) + 1]
+        self._uncertain, self._tries, self._load, self.done = True, 0, [], False
+        self._calls = self._calls[: answered + len(self._window)]
         return True
 
     def _again(self, error: Exception) -> float:

@@ -158,21 +158,16 @@ class Handle(Generic[T]):
             raise
         except BaseException:
             if request is None and plan.reserves:
-                self._give_back(plan, delivery)
+                self._give_back([], (plan, delivery))
             raise
 
     def _settled(self, operation: Operation, request: str | None) -> Outcome[Any]:
         outcome = self._run([operation], request)[0]
-        while (
-            request is None
-            and operation.kind == "reserve"
-            and (
-                # The reply was lost, and the job was gone before it was asked for again; or there is
-                # more to recover than one call does.
-                outcome.reason is Reason.CANCELLED
-                or (outcome.reason is Reason.EMPTY and outcome.more)
-            )
-        ):
+        while request is None and operation.kind == "reserve":
+            # Lost with its reply, and gone before it was asked for again? More to recover?
+            again = outcome.reason is Reason.CANCELLED
+            if not again and not (outcome.reason is Reason.EMPTY and outcome.more):
+                break
             outcome = self._run([operation], None)[0]
         return outcome
 
@@ -192,17 +187,36 @@ class Handle(Generic[T]):
         outcome = self._settled(operation, request)
         if outcome.reason is not obstacle or not wait:
             return outcome
-        with self.client.listener(self.name, *words) as listener:
-            while outcome.reason is obstacle and (left := deadline - time.monotonic()) > 0:
-                woken = listener.wait(min(left, policy.LONGEST_SLEEP), outcome.due)
-                outcome = self._settled(replace(operation, woken=woken), None)
+        try:
+            with self.client.listener(self.name, *words) as listener:
+                while outcome.reason is obstacle and (left := deadline - time.monotonic()) > 0:
+                    soon = policy.LONGEST_SLEEP if outcome.due is None else outcome.due
+                    woken = listener.wait(left, min(left, soon, policy.LONGEST_SLEEP))
+                    outcome = self._settled(replace(operation, woken=woken), None)
+        except BaseException:
+            self._give_back(Plan.releases([outcome]))  # to whom it is lost
+            raise
         return outcome
 
-    def _give_back(self, plan: Plan, delivery: Delivery) -> None:
-        """Release what an interrupted call has reserved: nobody will hear of it."""
+    def _give_back(
+        self, releases: list[Operation], doubt: tuple[Plan, Delivery] | None = None
+    ) -> None:
+        """Release jobs, and what a call in doubt has reserved: nobody will hear of them."""
+        if not releases and doubt is None:
+            return
+        client = self.client.hurried(policy.GIVE_BACK / 2)
         try:
-            if delivery.resume(policy.GIVE_BACK):
-                self.client.deliver(delivery)
-            self.client.run(self.name, plan.giving_back(delivery))
+            if doubt is not None:
+                plan, delivery = doubt
+                delivery.hurry(policy.GIVE_BACK / 2)
+                if delivery.resume():
+                    client.deliver(delivery)
+                releases = Plan.releases(plan.outcomes(delivery))
+            calls = Plan(releases, self._definition.keys, self._open()).calls
+            delivery = Delivery(self.name, calls, client.lanes)
+            delivery.hurry(policy.GIVE_BACK / 2)
+            client.deliver(delivery)
         except DurableQueueError as error:
             logging.getLogger("durableq").warning(STRANDED, self.name, error)
+        finally:
+            client.drop_idle()

@@ -4,7 +4,7 @@ The functions at the end each make an `Operation`; `Queue.execute` runs one or m
 a list of them into as few script calls as keep their order: consecutive ones of a kind share one.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -64,7 +64,7 @@ class Plan:
     ) -> None:
         self.calls: list[Call] = []
         self._readers: list[Callable[[Reply], list[Outcome[Any]]]] = []
-        self._codec, self._keys = codec, keys
+        self._codec = codec
         self.reserves = False
         for operation, args, items in _batches(operations, codec):
             self._readers.append(operation.read)
@@ -83,15 +83,12 @@ class Plan:
             outcomes += read(Reply(value, call.count, request, self._codec))
         return outcomes
 
-    def giving_back(self, delivery: Delivery) -> list[Call]:
-        """Return the calls that release what was reserved, as far as there are answers."""
-        taken = [outcome.job or outcome.error for outcome in self.outcomes(delivery)]
-        releases = [
-            release(job.id, job.attempt, token=job.token)
-            for job in taken
-            if isinstance(job, Job | DecodeError)
-        ]
-        return Plan(releases, self._keys, self._codec).calls
+    @staticmethod
+    def releases(outcomes: Iterable[Outcome[Any]]) -> list[Operation]:
+        """Return what hands back the jobs that were reserved, readable or not."""
+        taken = [outcome.job or outcome.error for outcome in outcomes]
+        held = [job for job in taken if isinstance(job, Job | DecodeError)]
+        return [release(job.id, job.attempt, token=job.token) for job in held]
 
 
 def _batches(

@@ -10,6 +10,9 @@ LONGEST_SLEEP = 2.0
 """Seconds after which a waiting call looks again, whatever rings: a ring may be lost with a waiter
 that is killed, and lua/lib/bell.lua counts on it."""
 
+LONGEST_LISTENING = 30.0
+"""Seconds after which a listener, which may be on a dead connection, begins anew."""
+
 LATE = 1.0
 """Seconds that a server may take longer than asked to end a wait, before we hold it for dead."""
 

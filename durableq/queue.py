@@ -134,9 +134,9 @@ class Queue(FailedJobs[T]):
         has none of its own, in a queue that has none.
 
         An interrupted or cancelled call releases what it has reserved, unless it came with a
-        `request` of your own, which, repeated, gets it; with `wait` that is the first look's.
+        `request` of your own (with `wait`, that of the first look), which, repeated, gets it.
 
-        Raises DecodeError if the payload cannot be decoded: the job is in flight all the same.
+        Raises DecodeError if the payload cannot be decoded: the job is in flight all the same;
         InvalidArgument, InvalidName or TypeError for an argument that cannot be used.
         """
         operation = operations.reserve(lease=lease, worker=worker, max_attempts=max_attempts)
@@ -288,10 +288,7 @@ class Queue(FailedJobs[T]):
 
 
 def queues(redis: "Redis | Client | str | None" = None, *, prefix: str = PREFIX) -> list[str]:
-    """Return the sorted names of the queues on a server.
-
-    `redis` and `prefix` are those of `Queue`.
-    """
+    """Return the sorted names of the queues on a server; `redis`, `prefix` are those of `Queue`."""
     client = redis if isinstance(redis, Client) else Client(redis)
     registry = Registry(prefix)
     try:

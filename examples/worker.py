@@ -3,9 +3,9 @@
     python examples/worker.py [QUEUE]    (else the environment's QUEUE, else "jobs")
 
 It finishes the job in hand first, and goes on when a server that went away is back. It is an
-example on the public interface, since the library has no worker loop yet: it polls, a job that
-always fails comes back until it is cancelled, and one whose worker is killed stays in flight until
-a later version has leases. It promises nothing beyond the README.
+example on the public interface, since the library has no worker loop yet. A job has LEASE seconds:
+if its worker is killed, or takes longer without `queue.extend`, another one gets it. After ATTEMPTS
+attempts it is failed, and kept: `queue.failed()` lists it, `queue.redrive(id)` puts it back.
 """
 
 import os
@@ -15,9 +15,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from durableq import DurableQueueError, Job, OutcomeUnknown, Queue, ServerUnavailable
+from durableq import (
+    DecodeError,
+    DurableQueueError,
+    Job,
+    OutcomeUnknown,
+    Queue,
+    ServerUnavailable,
+)
 
-PAUSE = 0.2  # seconds
+LEASE, PAUSE = 60, 0.2  # seconds
+ATTEMPTS = 5
 told: list[int] = []  # the signals that tell us to end
 
 
@@ -27,8 +35,13 @@ def handle(job: Job[str]) -> None:  # your work goes here
 
 def work(queue: Queue[str]) -> None:
     while not told:
-        if (job := answered(queue.reserve)) is None:
-            time.sleep(PAUSE)
+        try:
+            job = answered(queue.reserve, wait=1, lease=LEASE, max_attempts=ATTEMPTS)
+        except DecodeError as error:  # no worker of this queue can read it
+            note(str(error))
+            answered(queue.fail, error.id, error.attempt, token=error.token, error=repr(error))
+            continue
+        if job is None:
             continue
         try:
             handle(job)

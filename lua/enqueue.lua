@@ -2,7 +2,7 @@
 -- include: answer record fate bell vacancy
 local MAX_PAYLOAD = 1048576
 
-local failure, answer, meta = begin('capacity')
+local failure, answer, meta = begin('sequence', 'capacity')
 if failure then return failure end
 if answer then return split(answer) end
 
@@ -38,7 +38,7 @@ for i, id in ipairs(ids) do
   end
 end
 if #accepted == 0 then
-  if own then call('LPOP', PROMISED) end
+  if own then take_room(room, own, time) end -- what it cannot use goes to the next
   return refuse(reply, 'grow')
 end
 

@@ -1,5 +1,5 @@
 -- failed(start, count) -> per job, the last one first: id, record, payload, error
--- include: failed
+-- include: jobs
 local MOST_BYTES = 4194304
 
 local stored = call('HGET', META, 'format')

@@ -2,7 +2,7 @@
 -- include: answer reap
 local MOST = 250
 
-local failure, answer, meta = begin('capacity', 'keep_count', 'keep_age')
+local failure, answer, meta = begin('sequence', 'capacity', 'keep_count', 'keep_age')
 if failure then return failure end
 local time = now()
 local reply = answer and split(answer)

@@ -1,6 +1,6 @@
 -- redrive(id, limit ...) -> per item: ok | full ... | waiting | delayed | in_flight | why it is not failed
 -- include: answer redriving
-local failure, answer, meta = begin('capacity')
+local failure, answer, meta = begin('sequence', 'capacity')
 if failure then return failure end
 if answer then return split(answer) end
 

@@ -3,7 +3,7 @@
 -- include: answer held head take reap hand_out
 local MOST_REAPED = 64
 
-local failure, answer, meta = begin('ghosts', 'lease', 'max_attempts', 'capacity', 'keep_count', 'keep_age')
+local failure, answer, meta = begin('ghosts', 'sequence', 'lease', 'max_attempts', 'capacity', 'keep_count', 'keep_age')
 if failure then return failure end
 local token, time = LANE .. '.' .. NUMBER, now()
 local woken, lease = ARGV[FIRST] == '1', tonumber(ARGV[FIRST + 1]) or meta.lease
@@ -56,5 +56,5 @@ else
   refuse({}, 'free')
 end
 if woken and anything_waits() or #found.ids > 0 and lease and lease < SOON then ring() end
-local soon = due(time)
+local soon = #found.ids < COUNT and due(time) or '' -- who found enough does not ask
 return handed_out(found.ids, found.jobs, payloads, 0, soon, soon == '0' or found.unfinished, failures)

@@ -15,7 +15,17 @@ import pytest
 from proxy import Proxy
 from support import Backend, await_true, dump, running
 
-from durableq import Job, OutcomeUnknown, Queue, Reason, ServerUnavailable, operations, policy
+from durableq import (
+    FailureReason,
+    Job,
+    OutcomeUnknown,
+    Queue,
+    Reason,
+    ServerUnavailable,
+    operations,
+    policy,
+)
+from durableq.keys import PARTS
 from durableq.program import find_program
 
 PROGRAM = Path(__file__).parents[1] / "examples" / "worker.py"
@@ -242,9 +252,8 @@ def test_a_handlers_error_is_kept_and_the_job_comes_back(
     assert capsys.readouterr() == ("", line * 2)
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_it_pauses_where_nothing_waits_and_after_a_failure(
-    module: ModuleType, queue: Queue[str], fails: bool
+def test_it_pauses_after_a_failure_and_gives_up_after_five_attempts(
+    module: ModuleType, queue: Queue[str]
 ) -> None:
     slept = []
 
@@ -253,17 +262,43 @@ def test_it_pauses_where_nothing_waits_and_after_a_failure(
 
     def sleep(seconds: float) -> None:
         slept.append(seconds)
-        if len(slept) == 3:
+        if len(slept) == 5:
             module.told.append(signal.SIGTERM)
 
     module.handle, module.note, module.PAUSE = handle, lambda text: None, 0.125
     module.time = SimpleNamespace(sleep=sleep)
-    if fails:
-        queue.enqueue("a")
+    queue.enqueue("a")
     module.work(queue)
-    assert slept == [0.125] * 3
-    if fails:
-        assert queue.reserve().attempt == 4
+    assert slept == [0.125] * 5
+    assert queue.reserve() is None
+    assert [(job.id, job.spent, job.error) for job in queue.failed()] == [("a", 5, "OSError()")]
+
+
+def test_where_nothing_waits_it_waits_for_a_job(module: ModuleType) -> None:
+    asked = []
+
+    class Empty:
+        def reserve(self, **given: Any) -> None:
+            asked.append(given)
+            if len(asked) == 2:
+                module.told.append(signal.SIGTERM)
+
+    module.work(Empty())
+    assert asked == [{"wait": 1, "lease": 60, "max_attempts": 5, "request": None}] * 2
+
+
+def test_a_job_that_it_cannot_read_is_failed_and_the_others_go_on(
+    module: ModuleType, embedded: Backend, queue: Queue[str]
+) -> None:
+    queue.execute([operations.enqueue("bad"), operations.enqueue("good")])
+    with embedded.client() as raw:
+        raw.hset(queue._definition.keys[PARTS.index("payloads")], "bad", b"\xff")
+    module.handle, module.note = lambda job: module.told.append(job.id), lambda text: None
+
+    module.work(queue)
+
+    assert module.told == ["good"]
+    assert [(job.id, job.reason) for job in queue.failed()] == [("bad", FailureReason.REJECTED)]
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -291,7 +326,7 @@ def test_it_settles_with_the_claim_token(module: ModuleType, fails: bool) -> Non
     settled = []
 
     class Recorder:
-        def reserve(self, request: None) -> Job[str]:
+        def reserve(self, **given: Any) -> Job[str]:
             return Job("a", "of a", 3, token="the token")
 
         def ack(self, id: str, attempt: int, *, token: str, request: None) -> bool:

@@ -29,7 +29,7 @@ from durableq.scripts import script
 
 Step = tuple[Any, ...]
 
-VERBS = ["enqueue", "reserve", "ack", "retry", "cancel"]
+VERBS = ["enqueue", "reserve", "ack", "retry", "cancel", "fail", "release", "extend", "redrive"]
 EFFECTIVE: list[Step] = [
     ("enqueue", "new", "of new"),
     ("reserve",),
@@ -37,6 +37,10 @@ EFFECTIVE: list[Step] = [
     ("retry", "held", 1),
     ("cancel", "held"),
     ("cancel", "next"),
+    ("fail", "held", 1),
+    ("release", "held", 1),
+    ("extend", "held", 1),
+    ("redrive", "dead"),
 ]
 REFUSED: list[Step] = [
     ("enqueue", "next", "of next"),
@@ -50,6 +54,12 @@ REFUSED: list[Step] = [
     ("retry", "cancelled", 1),
     ("cancel", "finished"),
     ("cancel", "nobody"),
+    ("enqueue", "dead", "again"),
+    ("fail", "next", 1),
+    ("release", "held", 2),
+    ("extend", "finished", 1),
+    ("redrive", "held"),
+    ("redrive", "nobody"),
 ]
 MIX: list[Step] = [  # with room for two jobs
     ("enqueue", "a", "of a"),
@@ -134,6 +144,9 @@ def furnished(lab: Lab, **settings: Any) -> tuple[Any, Model]:
         ("ack", "finished", 1),
         ("enqueue", "cancelled", ""),
         ("cancel", "cancelled"),
+        ("enqueue", "dead", "of dead"),
+        ("reserve",),
+        ("fail", "dead", 1),
         ("enqueue", "held", "of held"),
         ("reserve",),
         ("enqueue", "next", "of next"),
@@ -277,6 +290,12 @@ def test_a_reply_cut_at_any_byte_has_one_effect(far: Lab, proxy: Proxy, verb: st
         id = f"job-{next(numbers):04}"
         if verb == "enqueue":
             return ("enqueue", id, "its payload")
+        if verb == "redrive":
+            for other in list(model.waiting):
+                check(queue, model, ("cancel", other))
+            for step in (("enqueue", id, ""), ("reserve",), ("fail", id, 1)):
+                check(queue, model, step)
+            return ("redrive", id)
         check(queue, model, ("enqueue", id, "its payload"))
         if verb == "reserve":
             return ("reserve",)
@@ -345,7 +364,7 @@ def test_a_new_call_is_a_repeat_and_refused(far: Lab, proxy: Proxy) -> None:
         proxy.fault(step[0])
         check(queue, model, step)
         check(queue, model, step)
-        assert model.reason(*step) != "done" or step == ("reserve",)
+        assert model.reason(*step) != "done" or step[0] in ("reserve", "extend")
         assert state(far, queue) == ordered(model)
 
 
@@ -428,6 +447,10 @@ def test_a_receipt_is_not_shaken_by_what_others_do(
         "ack": [("enqueue", "new", "")],
         "retry": [("reserve",), ("reserve",), ("reserve",), ("ack", "held", 2)],
         "cancel": [("enqueue", "new", "")],
+        "fail": [("redrive", "held"), ("reserve",), ("reserve",), ("reserve",)],
+        "release": [("reserve",), ("ack", "held", 2)],
+        "extend": [("retry", "held", 1), ("reserve",)],
+        "redrive": [("reserve",), ("reserve",), ("reserve",), ("fail", "dead", 2)],
     }
     with real.client() as client, Queue(queue.name, redis=client) as other:
         proxy.fault(verb, after=lambda: [ask(other, step) for step in then[verb]])
@@ -611,6 +634,8 @@ def test_a_task_that_was_cancelled_leaves_its_answer_to_nobody(
 
     far._loop.run_until_complete(cancelled())
     ask(model, step)
+    if verb == "reserve":  # nobody heard of the job: it is handed back
+        assert model.release("next", 1)
 
     for step in [("reserve",), ("ack", "held", 1), ("cancel", "nobody"), ("enqueue", "more", "x")]:
         check(queue, model, step)

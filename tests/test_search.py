@@ -1,32 +1,108 @@
-"""Every state that two ids can reach, and every operation from each of them.
+"""Every state that one or two ids can reach, and every operation from each of them.
 
-Breadth first from the empty queue, to closure: for capacities 0, 1 and 2, two ids and attempts up
-to 3. A state is what the plain model says, and what the lists look like, ghosts included; it is put
-back on the server by RESTORE of the keys' own dumps. From each, every operation is run and must
-answer and leave what the model says; a refused one must leave every key, to the byte, as it was.
+Breadth first from the empty queue, to closure within bounds: see `SPACES`. A state is what the
+plain model says, and what the lists look like, ghosts included; it is put back on the server by
+RESTORE of the keys' own dumps. From each, every operation is run, and every lease is let end, and
+must answer and leave what the model says; a refused one must leave every key, to the byte, as it
+was. No time passes: a lease that runs ends in the far future; one that has ended did so in 1970.
 """
 
-import copy
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pytest
 import redis
-from model import Model, observed
+from model import FAR, Model, check_hints, observed, told
 from support import Backend, dump
 
 from durableq import Queue, operations
+from durableq.keys import PARTS
 
-IDS = ("a", "b")
-MOST_ATTEMPTS = 3
-OPERATIONS: list[tuple[Any, ...]] = [
-    ("reserve",),
-    *(("enqueue", id, id.upper()) for id in IDS),
-    *(("cancel", id) for id in (*IDS, "never")),
-    *(
-        (verb, id, attempt)
-        for verb in ("ack", "retry")
-        for id in (*IDS, "never")
-        for attempt in range(MOST_ATTEMPTS + 2)
+LATER = 4_000_000_000_000
+"""In milliseconds; every lease that runs is given this end."""
+
+Step = tuple[str, tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Space:
+    """What to search: the bounds, and the operations that are tried in every state."""
+
+    name: str
+    ids: tuple[str, ...]
+    capacity: int | None
+    most_attempts: int
+    own: tuple[int | None, ...] = (None,)
+    """Limits that a job is enqueued with."""
+    reserves: tuple[dict[str, Any], ...] = ({"lease": 3600},)
+    redrives: tuple[dict[str, Any], ...] = ({},)
+    ends: tuple[int, ...] = (1,)
+    """When leases end: one with a lower number earlier."""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def all(self) -> list[Step]:
+        some = (*self.ids, "never")
+        attempts = range(self.most_attempts + 2)
+        held = [
+            (verb, (id, attempt), {"lease": 3600} if verb == "extend" else {})
+            for verb in ("ack", "retry", "fail", "release", "extend")
+            for id in some
+            for attempt in attempts
+        ]
+        return [
+            ("reap", (), {}),
+            ("redrive_all", (), {}),
+            ("purge_failed", (), {}),
+            *(("reserve", (), kwargs) for kwargs in self.reserves),
+            *(
+                ("enqueue", (id, id.upper()), {"max_attempts": own})
+                for id in self.ids
+                for own in self.own
+            ),
+            *(("cancel", (id,), {}) for id in some),
+            *(("redrive", (id,), kwargs) for id in some for kwargs in self.redrives),
+            *(("expire", (id, end), {}) for id in self.ids for end in self.ends),
+            *held,
+        ]
+
+    def next(self, state: Model) -> list[tuple[Step, Any, Model]]:
+        """Every step, with what it answers and leads to by the model; none beyond the bounds.
+
+        Of a step that changes nothing it is `state` itself.
+        """
+        found = []
+        model = state.copy()
+        for step in self.all:
+            name, args, kwargs = step
+            if name == "expire" and args[0] not in state.leases:
+                continue
+            if name in ("redrive_all", "purge_failed", "expire"):
+                answer = getattr(model, name)(*args)
+            else:
+                answer = model.run(name, *args, **kwargs)
+            if not answer and name != "expire" and vars(model) == vars(state):
+                found.append((step, answer, state))
+                continue
+            if max(model.attempts.values(), default=0) <= self.most_attempts:
+                found.append((step, answer, model))
+            model = state.copy()
+        return found
+
+
+SPACES = [
+    *(Space(f"capacity-{number}", ("a", "b"), number, 2) for number in (0, 1)),
+    Space("two-ids", ("a", "b"), 2, 2, settings={"max_attempts": 2}),
+    Space("two-ends", ("a", "b"), None, 1, ends=(1, 2), own=(None, 1)),
+    Space(
+        "one-id-deep",
+        ("a",),
+        1,
+        4,
+        own=(None, 2),
+        reserves=({}, {"lease": 3600}, {"lease": 3600, "max_attempts": 1}),
+        redrives=({}, {"max_attempts": 1}),
     ),
 ]
 
@@ -48,89 +124,117 @@ def restore(raw: redis.Redis, keys: tuple[bytes, ...], saved: Snapshot) -> None:
     pipe.execute()
 
 
-def canonical(model: Model) -> tuple[Any, ...]:
-    return (
-        tuple(model.waiting),
-        tuple(sorted(model.in_flight)),
-        tuple(sorted(model.attempts.items())),
-        tuple(sorted(model.retired.items())),
-    )
-
-
 def shape(contents: dict[str, Any]) -> tuple[Any, ...]:
-    """What the model does not see: ghosts in the lists, the order of the leases, kept errors."""
-    lists = [tuple(contents.get(part, ())) for part in ("front", "waiting")]
-    leases = tuple(member[13:] for member, _ in sorted(contents.get("leases", [])))
-    return (*lists, leases, tuple(sorted(contents.get("errors", {}))))
+    """What the model does not see: ghosts in the lists."""
+    return tuple(tuple(contents.get(part, ())) for part in ("front", "waiting"))
 
 
-def search(backend: Backend, capacity: int) -> tuple[set[Any], int, int]:
-    """Return the model's states that were visited, the number of all states, and that of steps."""
-    with backend.client() as raw, Queue(capacity=capacity, redis=raw) as queue:
-        keys = queue._definition.keys
-        start = Model(capacity)
-        models = {canonical(start)}
-        seen = {(canonical(start), shape({}))}
-        frontier = [(start, snapshot(raw, keys))]
-        steps = 0
+class Search:
+    """A search through a space, on a server."""
+
+    def __init__(self, space: Space, raw: redis.Redis, queue: Queue) -> None:
+        self.space, self.raw, self.queue = space, raw, queue
+        self.keys = queue._definition.keys
+        self.models: set[Any] = set()
+        self.states: set[Any] = set()
+        self.steps = 0
+
+    def run(self) -> None:
+        frontier = [(self.start(), snapshot(self.raw, self.keys))]
         while frontier:
             state, saved = frontier.pop(0)
-            restore(raw, keys, saved)
-            for name, *args in OPERATIONS:
-                head = state.waiting[0] if name == "reserve" and state.waiting else None
-                if head and state.attempts[head] == MOST_ATTEMPTS:
+            restore(self.raw, self.keys, saved)
+            refused: dict[str, list[Any]] = {}
+            for step, answer, model in self.space.next(state):
+                self.steps += 1
+                if model is state:
+                    refused.setdefault(step[0], []).append((step, answer))
                     continue
-                model = copy.deepcopy(state)
-                reason = model.reason(name, *args)
-                expected = getattr(model, name)(*args)
-                outcome = queue.execute(getattr(operations, name)(*args))
-                steps += 1
+                contents = self.effective(state, step, answer, model)
+                seen = model.state(), shape(contents)
+                if seen not in self.states:
+                    self.states.add(seen)
+                    self.models.add(seen[0])
+                    frontier.append((model, snapshot(self.raw, self.keys)))
+                restore(self.raw, self.keys, saved)
+            self.refusals(state, refused)
+            assert snapshot(self.raw, self.keys) == saved, (state, "a refused one changed it")
 
-                context = (state, name, args, outcome)
-                assert outcome.reason == reason, context
-                job = outcome.job
-                answer: Any = bool(outcome)
-                if name == "reserve":
-                    answer = job and [job.id, job.payload, job.attempt]
-                assert answer == expected, context
-                after = snapshot(raw, keys)
-                if not outcome:
-                    assert after == saved, context
-                    continue
-                contents = dump(raw, keys)
-                assert observed(contents) == model, context
-                state_after = (canonical(model), shape(contents))
-                if state_after not in seen:
-                    seen.add(state_after)
-                    models.add(canonical(model))
-                    frontier.append((model, after))
-                restore(raw, keys, saved)
-        queue.destroy()
-    return models, len(seen), steps
+    def start(self) -> Model:
+        start = Model(self.space.capacity, **self.space.settings)
+        self.models.add(start.state())
+        self.states.add((start.state(), shape({})))
+        return start
+
+    def effective(self, state: Model, step: Step, answer: Any, model: Model) -> dict[str, Any]:
+        """Run a step that changes something; return the queue's contents, free of times."""
+        name, args, kwargs = step
+        key = dict(zip(PARTS, self.keys, strict=True))
+        context = (state, step)
+        if name == "expire":
+            leases = self.raw.zrange(key["leases"], 0, -1)
+            mine = [member for member in leases if member[13:].decode() == args[0]]
+            self.raw.zadd(key["leases"], {mine[0]: args[1]})
+        elif name in ("redrive_all", "purge_failed"):
+            assert getattr(self.queue, name)() == answer, context
+        else:
+            outcome = self.queue.execute(getattr(operations, name)(*args, **kwargs))
+            assert told(outcome) == answer, context
+        contents = dump(self.raw, self.keys)
+        assert observed(contents).state() == model.state(), context
+        if name not in ("redrive_all", "purge_failed", "expire"):
+            check_hints(name, outcome, state, model, contents)
+
+        running = {
+            member: LATER for member, end in contents.get("leases", []) if FAR < end < float("inf")
+        }
+        pipe = self.raw.pipeline(transaction=False)
+        if running:
+            pipe.zadd(key["leases"], running)
+        pipe.delete(key["bell"], key["room"])  # each step must ring by itself
+        pipe.execute()
+        return contents
+
+    def refusals(self, state: Model, refused: dict[str, list[Any]]) -> None:
+        """Run those steps that must change nothing, those of a kind in one call where they may."""
+        for name, steps in refused.items():
+            if name in ("redrive_all", "purge_failed"):
+                assert getattr(self.queue, name)() == 0, state
+                continue
+            made = [getattr(operations, name)(*args, **kwargs) for (_, args, kwargs), _ in steps]
+            if name in ("reserve", "reap"):
+                outcomes = [self.queue.execute(operation) for operation in made]
+            else:
+                outcomes = self.queue.execute(made)
+            for outcome, (step, answer) in zip(outcomes, steps, strict=True):
+                assert told(outcome) == answer, (state, step)
 
 
-@pytest.mark.parametrize("capacity", [0, 1, 2])
+@pytest.mark.parametrize("space", SPACES, ids=lambda space: space.name)
 def test_every_reachable_state_and_every_step_is_the_models(
-    embedded: Backend, capacity: int, capsys: pytest.CaptureFixture[str]
+    embedded: Backend, space: Space, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    models, states, steps = search(embedded, capacity)
+    with (
+        embedded.client() as raw,
+        Queue(capacity=space.capacity, redis=raw, **space.settings) as queue,
+    ):
+        search = Search(space, raw, queue)
+        search.run()
+        queue.destroy()
 
-    assert models == reachable(capacity)
+    assert search.models == reachable(space)
     with capsys.disabled():
-        print(f"\n  capacity {capacity}: {states} states, {steps} steps", end="")
+        print(f"\n  {space.name}: {len(search.states)} states, {search.steps} steps", end="")
 
 
-def reachable(capacity: int) -> set[Any]:
+def reachable(space: Space) -> set[Any]:
     """The states that the model has by itself: the search must have visited each of them."""
-    start = Model(capacity)
-    seen, frontier = {canonical(start)}, [start]
+    start = Model(space.capacity, **space.settings)
+    seen, frontier = {start.state()}, [start]
     while frontier:
-        state = frontier.pop()
-        for name, *args in OPERATIONS:
-            model = copy.deepcopy(state)
-            getattr(model, name)(*args)
-            within = all(attempt <= MOST_ATTEMPTS for attempt in model.attempts.values())
-            if within and canonical(model) not in seen:
-                seen.add(canonical(model))
+        before = frontier.pop()
+        for _, _, model in space.next(before):
+            if model is not before and (state := model.state()) not in seen:
+                seen.add(state)
                 frontier.append(model)
     return seen

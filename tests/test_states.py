@@ -14,7 +14,7 @@ SOURCE = (ROOT / "docs" / "states.svg").read_text()
 TAGS = {"svg", "title", "desc", "style", "marker", "rect", "circle", "path", "text", "tspan"}
 SVG = "{http://www.w3.org/2000/svg}"
 
-STATES = {"waiting", "in flight", "finished", "cancelled"}
+STATES = {"waiting", "in flight", "finished", "cancelled", "failed"}
 OPERATIONS = {
     name
     for name, value in inspect.getmembers(operations, inspect.isfunction)

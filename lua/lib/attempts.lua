@@ -7,6 +7,11 @@ local function used_up(job, limit)
   return limit and tonumber(job.spent) >= limit
 end
 
+-- stamp(job, limit): takes down the limit that is in force; one of its own stays as it is
+local function stamp(job, limit)
+  if not string.find(job.limit, '!') then job.limit = limit and plus(limit, 0) or '' end
+end
+
 -- to_waiting(ids, jobs, time): active jobs, out of every list and sorted set, join the waiting tail
 local function to_waiting(ids, jobs, time)
   if #ids == 0 then return end

@@ -3,7 +3,7 @@
 
 -- end_attempts(verdict) -> the script's reply; verdict(job) is why it fails for good, or nil
 local function end_attempts(verdict)
-  local failure, answer, meta = begin('capacity', 'keep_count', 'keep_age')
+  local failure, answer, meta = begin('sequence', 'capacity', 'keep_count', 'keep_age')
   if failure then return failure end
   if answer then return split(answer) end
 

@@ -1,5 +1,5 @@
 -- hand_out: waiting jobs become reserved ones
--- include: jobs
+-- include: attempts
 
 -- hand_out(ids, jobs, token, worker, lease, limit, time) -> receipt: puts waiting jobs, taken from
 -- where they waited, in flight
@@ -11,7 +11,7 @@ local function hand_out(ids, jobs, token, worker, lease, limit, time)
     job.state, job.token, job.worker = 'f', token, worker
     job.attempt, job.spent = plus(job.attempt, 1), plus(job.spent, 1)
     job.changed = plus(time, -job.enqueued)
-    if not string.find(job.limit, '!') then job.limit = limit(job) and plus(limit(job), 0) or '' end
+    stamp(job, limit(job))
     records[2 * i - 1], records[2 * i] = id, write(job)
     leases[2 * i - 1], leases[2 * i] = lease and plus(time, lease) or 'inf', member(id, job)
     receipt[i] = id .. ' ' .. job.attempt

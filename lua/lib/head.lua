@@ -11,8 +11,13 @@ local function look(wanted, limit)
 
   local function sort_out(id, job)
     found.jobs[id] = job
-    local list = used_up(job, limit(job)) and found.spent or found.ids
-    list[#list + 1] = id
+    local most = limit(job)
+    if used_up(job, most) then
+      found.spent[#found.spent + 1] = id
+      stamp(job, most)
+    else
+      found.ids[#found.ids + 1] = id
+    end
   end
   local function enough()
     return #found.ids == wanted or #found.spent == MOST_USED_UP

@@ -7,7 +7,7 @@ local function load(ids)
   for i, id in ipairs(ids) do
     if texts[i] and not jobs[id] then
       jobs[id] = read(texts[i])
-      if not jobs[id] then
+      if not jobs[id] or jobs[id].state == 'x' then
         return nil, redis.error_reply('CORRUPT the record of job ' .. id .. ' cannot be read: ' .. texts[i])
       end
     end

@@ -39,13 +39,14 @@ end
 -- exhaust(ids, jobs, time, meta) -> failures: waiting jobs, taken from where they waited, whose
 -- attempts are used up by the limit that is in force now; after check_failed and check_room
 local function exhaust(ids, jobs, time, meta)
+  if #ids == 0 then return {} end
   local reasons, failures, before = {}, {}, meta.capacity and call('HLEN', JOBS)
   for i, id in ipairs(ids) do
     reasons[id] = 'exhausted'
     failures[i] = failure_of(id, jobs[id], 'exhausted')
   end
   to_failed(ids, jobs, reasons, time, meta)
-  if #ids > 0 then make_room(meta.capacity, before, #ids, time) end
+  make_room(meta.capacity, before, #ids, time)
   return failures
 end
 

@@ -21,9 +21,9 @@ local function write(job)
     .. job.changed .. ' ' .. job.token .. ' ' .. job.worker
 end
 
--- fresh(limit, sequence, time): the record of a new waiting job
+-- fresh(limit, sequence, time): the record of a new waiting job, with a limit of its own unless it is ''
 local function fresh(limit, sequence, time)
-  return '1w 0 0 0 ' .. limit .. ' 0 ' .. sequence .. ' ' .. time .. ' 0  '
+  return '1w 0 0 0 ' .. limit .. (limit ~= '' and '!' or '') .. ' 0 ' .. sequence .. ' ' .. time .. ' 0  '
 end
 
 local function plus(text, n)

@@ -27,7 +27,9 @@ local function begin(...)
   end
   for i = 2, #stored do
     local field = select(i - 1, ...)
-    if not string.find(stored[i] or (field == 'capacity' and '?' or ''), '^%d*$') then
+    local counter = field == 'sequence' or field == 'ghosts'
+    local text = stored[i] or field == 'capacity' and '?' or '0'
+    if not string.find(text, counter and '^%d+$' or '^%d*$') then
       return redis.error_reply('CORRUPT the ' .. field .. ' of the queue is no number')
     end
     meta[field] = tonumber(stored[i] or nil)

@@ -6,11 +6,16 @@
 -- the waiter that it has woken: else whoever asks all the time would always be there before it.
 local KEPT, MOST_RINGS = 1000, 64
 
+-- binds(rung, time): whether a promise still holds; none does that a clock set back would let last
+local function binds(rung, time)
+  return time - rung >= 0 and time - rung < KEPT
+end
+
 -- promised(time): how much room is kept for others
 local function promised(time)
   local number = 0
   for _, rung in ipairs(call('LRANGE', PROMISED, 0, MOST_RINGS - 1)) do
-    if rung + KEPT > tonumber(time) then number = number + 1 end
+    if binds(rung, time) then number = number + 1 end
   end
   return number
 end

@@ -18,8 +18,8 @@ local function full(capacity, more)
   return string.format('full %.0f %.0f %.0f %.0f', active - delayed - in_flight, delayed, in_flight, capacity)
 end
 
--- take_room(room, own, time): after jobs were accepted, with `room` left. Promises whose time is over
--- are dropped; who was woken and leaves room behind rings for the next.
+-- take_room(room, own, time): after jobs were accepted, or refused to one who was woken, with `room`
+-- left. Promises whose time is over are dropped; who was woken and leaves room rings for the next.
 local function take_room(room, own, time)
   if own then
     call('LPOP', PROMISED)
@@ -27,7 +27,7 @@ local function take_room(room, own, time)
   end
   if not room or room >= MOST_RINGS then return end
   local oldest = call('LINDEX', PROMISED, 0)
-  while oldest and oldest + KEPT <= tonumber(time) do
+  while oldest and not binds(oldest, time) do
     call('LPOP', PROMISED)
     oldest = call('LINDEX', PROMISED, 0)
   end
