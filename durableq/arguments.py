@@ -30,7 +30,8 @@ def shown(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 100:
         return f"an int of {value.bit_length()} bits"
     text = repr(value)
-    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
+    size = len(value) if isinstance(value, str) else len(text)
+    return text if len(text) <= 80 else f"{text[:60]}... ({size} characters)"
 
 
 def whole(value: object, what: str, least: int, most: int, *, or_else: str = "") -> int:

@@ -18,7 +18,7 @@ from support import Backend
 from durableq import queues
 from durableq.arguments import MAX_PAYLOAD
 from durableq.cli import main
-from durableq.definition import MAX_CAPACITY
+from durableq.settings import MAX_CAPACITY
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 PUBLISHED = [SCENARIOS / "examples.ndjson", SCENARIOS / "generated.ndjson"]

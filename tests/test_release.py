@@ -62,7 +62,7 @@ def test_more_than_nine_come_back_in_their_order(lab: Lab) -> None:
 
 
 def test_released_jobs_go_before_retried_returned_and_new_ones(lab: Lab) -> None:
-    queue = reserved(lab, *"abcd", lease=60)
+    queue = reserved(lab, *"abcd", lease=3600)
     queue.enqueue("e")
     queue.retry("a", 1)
     key = lab.key(queue, "leases")
@@ -105,7 +105,7 @@ def test_it_uses_up_an_attempt_number_and_none_of_the_budget(lab: Lab) -> None:
 
 
 def test_nobody_holds_a_released_job(lab: Lab) -> None:
-    queue = lab.queue(lease=60)
+    queue = lab.queue(lease=3600)
     queue.enqueue("a", "A")
     old = queue.reserve(worker="w")
     queue.retry("a", 1, error="before")

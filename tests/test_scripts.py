@@ -333,6 +333,7 @@ def test_a_key_of_a_wrong_type_is_the_same_error_everywhere_and_nothing_is_writt
         same_everywhere(results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("part", PARTS)
 def test_beside_expired_leases_a_wrong_type_leaves_everything_or_a_complete_reap(

@@ -210,7 +210,16 @@ class Search:
                 assert told(outcome) == answer, (state, step)
 
 
-@pytest.mark.parametrize("space", SPACES, ids=lambda space: space.name)
+LONG = ("two-ids", "two-ends")
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        pytest.param(space, id=space.name, marks=[pytest.mark.slow] if space.name in LONG else [])
+        for space in SPACES
+    ],
+)
 def test_every_reachable_state_and_every_step_is_the_models(
     embedded: Backend, space: Space, capsys: pytest.CaptureFixture[str]
 ) -> None:
