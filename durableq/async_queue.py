@@ -206,7 +206,7 @@ class AsyncQueue(AsyncFailedJobs[T]):
     async def release(
         self, id: str, attempt: int, *, token: str | None = None, request: str | None = None
     ) -> bool:
-        """Hand a job back unstarted: to the head of waiting, in the order of reservation.
+        """Hand a job back unstarted: to the head of waiting, in the order in which it waited.
 
         Its attempt number is used up, but does not count against its limit. False, and nothing
         changed, under the same conditions as `retry`.

@@ -154,8 +154,8 @@ class Outcome(Generic[T]):
 class Keep:
     """How many records of failed jobs are kept, and for how long: None is without a bound.
 
-    The oldest go first, a bounded number whenever a job fails or `reap` is called, those of too
-    great an age at a `reserve`, too. The ids stay retired.
+    The oldest go first, a bounded number whenever a job fails or is reserved, or `reap` is called.
+    The ids stay retired.
     """
 
     count: int | None = None

@@ -33,11 +33,11 @@ local returned, failures = reap(expired, jobs, time, meta)
 
 local found, payloads
 corrupt, found = look(COUNT, limit)
-if corrupt then return corrupt end
-payloads, corrupt = bodies(found.ids)
+if not corrupt then payloads, corrupt = bodies(found.ids) end
 if corrupt then return corrupt end
 call('LLEN', BELL)
-if #found.spent > 0 or meta.keep_age then
+local keeps = #found.ids > 0 and (meta.keep_age or meta.keep_count)
+if #found.spent > 0 or keeps then
   check_failed()
   check_room(meta.capacity)
 end
@@ -45,7 +45,7 @@ corrupt = take(found, meta.ghosts or 0, #expired + #found.spent == 0)
 if corrupt then return corrupt end
 
 for _, text in ipairs(exhaust(found.spent, found.jobs, time, meta)) do failures[#failures + 1] = text end
-if meta.keep_age then trim(meta, time) end
+if keeps then trim(meta, time) end
 local receipt = hand_out(found.ids, found.jobs, token, worker, lease, limit, time)
 for _, text in ipairs(failures) do receipt[#receipt + 1] = text end
 if #receipt + #returned > 0 then

@@ -173,6 +173,7 @@ class Model:
             self.attempts[id] += 1
             self._put(self.leases, id, RUNNING if lease or self.lease else None)
             self._put(self.workers, id, worker)
+            self._trim()
             job, attempt = Job(id, self.payloads[id], self.attempts[id]), self.attempts[id]
             return Outcome(Reason.DONE, job=job, attempt=attempt, failed=tuple(failures))
         return Outcome(Reason.EMPTY, failed=tuple(failures), due=self._due())

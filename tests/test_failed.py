@@ -790,6 +790,7 @@ def test_a_bound_that_is_configured_later_holds_for_what_is_there(lab: Lab, trig
     fail(queue, *"abcd")
     queue.enqueue("e")
     queue.reserve()
+    queue.enqueue("f")
 
     queue.configure(keep_failed=2)
     if trigger == "fail":

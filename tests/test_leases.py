@@ -164,6 +164,29 @@ def test_what_the_holder_says_after_the_end_and_before_a_reap_counts(lab: Lab, v
     ), "nobody died"
 
 
+@pytest.mark.parametrize("verb", ["extend", "fail"])
+def test_only_the_exact_attempt_and_token_hold_the_job(lab: Lab, verb: str) -> None:
+    queue = lab.queue(lease=60)
+    queue.enqueue("a")
+    token = queue.reserve().token
+    before = lab.dump(queue)
+
+    for attempt in (0, -1, 2, 2**53 + 1, 10**5000):
+        assert getattr(queue, verb)("a", attempt) is False
+        outcome = queue.execute(getattr(operations, verb)("a", attempt, token=token))
+        assert (outcome.reason, outcome.attempt) == (Reason.STALE, 1)
+    for other in ("", "other", "x" * 10_000, "\ud800", token + "0"):
+        assert getattr(queue, verb)("a", 1, token=other) is False
+        outcome = queue.execute(getattr(operations, verb)("a", 1, token=other))
+        assert (outcome.reason, outcome.attempt) == (Reason.STALE, 1)
+    for wrong in ("1", 1.0, True, None, b"1", [1]):
+        with pytest.raises(TypeError, match="attempt is an int"):
+            getattr(queue, verb)("a", wrong)
+
+    assert lab.dump(queue) == before
+    assert getattr(queue, verb)("a", 1, token=token) is True
+
+
 @pytest.mark.parametrize("left", [0, 1])
 def test_a_lease_is_over_in_the_very_millisecond_of_its_end(real: Backend, left: int) -> None:
     lab = Lab(real, asynchronous=False)
