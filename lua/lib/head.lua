@@ -20,27 +20,29 @@ local function look(wanted, limit)
     end
   end
   local function enough()
-    return #found.ids == wanted or #found.spent == MOST_USED_UP
+    return #found.ids == wanted or #found.spent >= MOST_USED_UP
   end
 
-  local ranked = call('ZRANGEBYSCORE', RANKED, '-inf', '(0', 'LIMIT', 0, wanted + MOST_USED_UP)
-  local jobs, corrupt = load(ids_of(ranked))
-  if corrupt then return corrupt end
-  for i, id in ipairs(ids_of(ranked)) do
-    if enough() then break end
-    if not jobs[id] or jobs[id].state ~= 'r' then
-      return redis.error_reply('CORRUPT there are waiting ids whose jobs are missing')
+  local jobs, corrupt, some
+  repeat
+    some = call('ZRANGEBYSCORE', RANKED, '-inf', '(0', 'LIMIT', #found.ranked, wanted - #found.ids)
+    jobs, corrupt = load(ids_of(some))
+    if corrupt then return corrupt end
+    for i, id in ipairs(ids_of(some)) do
+      if not jobs[id] or jobs[id].state ~= 'r' then
+        return redis.error_reply('CORRUPT there are waiting ids whose jobs are missing')
+      end
+      found.ranked[#found.ranked + 1] = some[i]
+      sort_out(id, jobs[id])
     end
-    found.ranked[i] = ranked[i]
-    sort_out(id, jobs[id])
-  end
+  until #some == 0 or enough()
 
   local bound = wanted + MOST_GHOSTS
   for _, list in ipairs({ FRONT, WAITING }) do
     local more = true
     while more and not enough() and found.looked < bound do
       local step = math.min(math.max(wanted - #found.ids, found.looked), bound - found.looked)
-      local some = call('LRANGE', list, found.used[list], found.used[list] + step - 1)
+      some = call('LRANGE', list, found.used[list], found.used[list] + step - 1)
       jobs, corrupt = load(some)
       if corrupt then return corrupt end
       more = #some == step
