@@ -27,7 +27,8 @@ from durableq.errors import EmbeddedServerError, InvalidArgument
 from durableq.home import LOOK, Home
 
 _ADMIN = "durableq-admin"
-_SECOND_LOOK = 0.05  # seconds: a ping takes less than one millisecond of them
+_LOOKS = 5
+_NEXT_LOOK = 0.05  # seconds: a ping takes less than one millisecond of them
 _sessions: dict[int, str] = {}
 _servers: "dict[Path, Embedded]" = {}
 _making = threading.Lock()
@@ -176,22 +177,21 @@ class Embedded:
 
     def _others(self, admin: redis.Redis) -> bool:
         """Tell whether other processes are connected; drop what is left of this one's."""
-        seen: set[str] = set()
-        for _ in range(10):
+        # Without a name of ours it is a user's own client, which stays, or a mere ping.
+        staying: set[str] | None = None
+        for _ in range(_LOOKS):
             names: dict[str, str] = {}
             for client in admin.client_list():
                 if client["name"] == self.client_name:
                     admin.client_kill_filter(_id=client["id"])
                 elif client["name"] != _ADMIN:
                     names[client["id"]] = client["name"]
-            # Without a name of ours it is a user's own client, or a mere ping: gone at a second
-            # look.
-            if any(name.startswith("durableq-") for name in names.values()) or seen & set(names):
+            if any(name.startswith("durableq-") for name in names.values()):
                 return True
-            if not names:
+            staying = set(names) if staying is None else staying & set(names)
+            if not staying:
                 return False
-            seen = set(names)
-            time.sleep(_SECOND_LOOK)
+            time.sleep(_NEXT_LOOK)
         return True
 
     def stop(self) -> None:

@@ -120,7 +120,6 @@ class OutcomeUnknown(DurableQueueError, redis.exceptions.ConnectionError):
 
 
 _BY_CODE: dict[str, type[DurableQueueError]] = {
-    "NOLEASE": InvalidArgument,
     "NOQUEUE": QueueNotFound,
     "NEWFORMAT": UnsupportedFormat,
     "CORRUPT": QueueCorrupt,
@@ -201,8 +200,6 @@ def translated(error: Exception, queue: str) -> DurableQueueError:
         )
     elif kind is UnsupportedFormat:
         detail = f"it has format {detail}, and this durableq knows 1: upgrade durableq"
-    elif code == "NOLEASE":
-        detail += ": say for how long, extend(..., lease=seconds)"
     elif code == "WRONGTYPE":
         detail = "one of its keys holds another type: something else has written there"
     elif kind is ServerRefused:

@@ -221,13 +221,14 @@ class Queue(FailedJobs[T]):
         token: str | None = None,
         request: str | None = None,
     ) -> bool:
-        """Let a reservation last for `lease` seconds from now (None: the queue's lease).
+        """Let a reservation last for `lease` seconds from now (None: as it was reserved for).
+
+        That is the `lease` given to `reserve`, or to `extend` later; or else the queue's.
 
         False, and nothing changed, under the same conditions as `ack`: then the job is somebody
         else's, and the work on it should stop.
 
-        Raises InvalidArgument for a lease that cannot be used, or for none where the reservation
-        has one and the queue has not, and TypeError for an argument of the wrong type.
+        Raises TypeError or InvalidArgument for an argument that cannot be used.
         """
         operation = operations.extend(id, attempt, lease, token=token)
         return bool(self._run([operation], request)[0])

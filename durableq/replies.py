@@ -115,8 +115,8 @@ def _failed_job(parts: Sequence[bytes], codec: Codec[Any]) -> FailedJob[Any]:
     id, record, data, error = parts[0].decode(), *parts[1:]
     try:
         # The record is that of lua/lib/record.lua, behind the reason.
-        reason, _, attempt, spent, deaths, limit, _, _, enqueued, changed, _, worker = (
-            record.decode().split(" ", 11)
+        reason, _, attempt, spent, deaths, limit, _, _, enqueued, changed, _, _, worker = (
+            record.decode().split(" ", 12)
         )
         job: FailedJob[Any] = FailedJob(
             id,

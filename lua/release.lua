@@ -15,7 +15,7 @@ let_go(held, jobs)
 local records, ranks = {}, {}
 for i, id in ipairs(held) do
   local job = jobs[id]
-  job.state, job.token, job.worker = 'r', '', ''
+  job.state, job.token, job.lease, job.worker = 'r', '', '', ''
   job.spent, job.changed = plus(job.spent, -1), plus(time, -job.enqueued)
   records[2 * i - 1], records[2 * i] = id, write(job)
   ranks[2 * i - 1], ranks[2 * i] = rank(job, true), member(id, job)

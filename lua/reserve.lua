@@ -5,14 +5,14 @@ local MOST_REAPED = 64
 
 local failure, answer, meta = begin('ghosts', 'sequence', 'lease', 'max_attempts', 'capacity', 'keep_count', 'keep_age')
 if failure then return failure end
-local token, time = LANE .. '.' .. NUMBER, now()
-local woken, lease = ARGV[FIRST] == '1', tonumber(ARGV[FIRST + 1]) or meta.lease
-local default, worker = tonumber(ARGV[FIRST + 2]), ARGV[FIRST + 3]
+local woken, default, time = ARGV[FIRST] == '1', tonumber(ARGV[FIRST + 2]), now()
+local claim = { token = LANE .. '.' .. NUMBER, lease = ARGV[FIRST + 1], worker = ARGV[FIRST + 3] }
+local lease = tonumber(claim.lease) or meta.lease
 
 if answer then
   -- Run before, it hands out again what its token still holds, and never takes anything more: it may
   -- be an old sending that comes late. What others have cancelled or reaped since is void.
-  local ids, jobs, number, failures = held(answer, token)
+  local ids, jobs, number, failures = held(answer, claim.token)
   local payloads, missing = bodies(ids)
   return missing or handed_out(ids, jobs, payloads, number - #ids, due(time), false, failures)
 end
@@ -46,7 +46,7 @@ if corrupt then return corrupt end
 
 for _, text in ipairs(exhaust(found.spent, found.jobs, time, meta)) do failures[#failures + 1] = text end
 if keeps then trim(meta, time) end
-local receipt = hand_out(found.ids, found.jobs, token, worker, lease, limit, time)
+local receipt = hand_out(found.ids, found.jobs, claim, lease and plus(time, lease) or 'inf', limit, time)
 for _, text in ipairs(failures) do receipt[#receipt + 1] = text end
 if #receipt + #returned > 0 then
   finish(receipt, time)

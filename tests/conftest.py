@@ -53,7 +53,7 @@ def chosen(given: str) -> list[str]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" in metafunc.fixturenames:
         given = metafunc.config.getoption("--servers")
-        names = backends(given) if given else ["embedded", "redis7", "fake"]
+        names = backends(given) if given else ["embedded", "fake"]
         if "real" in metafunc.fixturenames:
             names.remove("fake")
         metafunc.parametrize("backend", names, indirect=True)
@@ -153,7 +153,7 @@ def servers() -> Iterator[Servers]:
 @pytest.fixture
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Each kind of server in turn; see pytest_generate_tests."""
-    if request.param in ("embedded", "redis7", "fake"):
+    if request.param in ("embedded", "fake"):
         return request.getfixturevalue(request.param)
     return request.getfixturevalue("servers").backend(request.param)
 

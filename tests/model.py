@@ -5,7 +5,6 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from durableq.errors import InvalidArgument
 from durableq.models import Failure, FailureReason, Job, Occupancy, Outcome, Reason
 
 DONE: Outcome[str] = Outcome(Reason.DONE)
@@ -50,6 +49,8 @@ class Model:
     """The limit that the last reservation was under, or the job's own."""
     own: set[str] = field(default_factory=set)
     leases: dict[str, float] = field(default_factory=dict)
+    terms: dict[str, float] = field(default_factory=dict)
+    """For how long those are reserved that do not go by the queue's lease."""
 
     # What is told, but decides nothing about jobs; and settings.
     errors: dict[str, str] = field(default_factory=dict, compare=False)
@@ -171,6 +172,7 @@ class Model:
                 self.released.remove(id)
             self.in_flight = [each for each in self.placed if each not in self.released]
             self.attempts[id] += 1
+            self._put(self.terms, id, lease)
             self._put(self.leases, id, RUNNING if lease or self.lease else None)
             self._put(self.workers, id, worker)
             self._trim()
@@ -210,6 +212,7 @@ class Model:
         self.released = [each for each in self.placed if each not in self.in_flight]
         self.unspent[id] = self.unspent.get(id, 0) + 1
         self.leases.pop(id, None)
+        self.terms.pop(id, None)
         self.workers.pop(id, None)
         return DONE
 
@@ -218,10 +221,8 @@ class Model:
     ) -> Outcome[str]:
         if (refused := self._refused(id, attempt, mine)) is not None:
             return refused
-        given = lease or self.lease
-        if not given and id in self.leases:
-            raise InvalidArgument("a lease cannot become one that never ends")
-        self._put(self.leases, id, RUNNING if given else None)
+        self._put(self.terms, id, lease or self.terms.get(id))
+        self._put(self.leases, id, RUNNING if id in self.terms or self.lease else None)
         return DONE
 
     def _cancel(self, id: str) -> Outcome[str]:
@@ -286,6 +287,7 @@ class Model:
             if id in place:
                 place.remove(id)
         self.leases.pop(id, None)
+        self.terms.pop(id, None)
 
     def _wait(self, id: str) -> None:
         self._leave(id)
@@ -366,11 +368,11 @@ def observed(contents: dict[str, Any]) -> Model:
     scored = lambda part: {member.decode(): score for member, score in contents.get(part, [])}
     number = lambda field: int(meta[field]) if meta.get(field) else None
     meta, payloads, errors = text("meta"), text("payloads"), text("errors")
-    records = {id: record.split(" ", 10) for id, record in text("jobs").items()}
+    records = {id: record.split(" ", 11) for id, record in text("jobs").items()}
     failures = {}
     for id, record in text("failures").items():
         reason, _, rest = record.partition(" ")
-        failures[id] = [*rest.split(" ", 10), reason]
+        failures[id] = [*rest.split(" ", 11), reason]
     retired, cancelled = names("retired"), names("cancelled")
 
     everything = records | failures
@@ -420,7 +422,7 @@ def observed(contents: dict[str, Any]) -> Model:
         released=in_state("r"),
         placed=in_state("f", "r"),
         failed=[name[13:] for name in scored("failed")],
-        reasons={id: record[11] for id, record in failures.items()},
+        reasons={id: record[12] for id, record in failures.items()},
         errors=errors,
         lease=int(meta["lease"]) / 1000 if meta.get("lease") else None,
         max_attempts=number("max_attempts"),
@@ -436,14 +438,16 @@ def observed(contents: dict[str, Any]) -> Model:
             most = limit if state[id] == "f" else limit - 1
             assert spent <= most, "nothing waits that has used up the limit it was reserved under"
         assert bool(record[9]) == (state[id] == "f"), "a claim token while in flight, and only then"
-        assert state[id] in "fx" or not record[10], "a worker only of who is, or was, in flight"
+        assert state[id] == "f" or not record[10], "a lease of its own while in flight, and only then"
+        assert state[id] in "fx" or not record[11], "a worker only of who is, or was, in flight"
         model.attempts[id] = attempt
         end = leases.get(member[id], math.inf)
         for facts, value, usual in (
             (model.unspent, attempt - spent, 0),
             (model.deaths, deaths, 0),
             (model.limits, limit, None),
-            (model.workers, record[10], ""),
+            (model.workers, record[11], ""),
+            (model.terms, int(record[10] or 0) / 1000, 0),
             (model.leases, end if end < FAR else RUNNING, RUNNING if end == math.inf else None),
         ):
             if value != usual:

@@ -164,7 +164,7 @@ def key(queue: Queue[str], part: str) -> bytes:
 def in_flight(raw: redis.Redis, queue: Queue[str]) -> dict[str, Held]:
     found = {}
     for id, text in raw.hgetall(key(queue, "jobs")).items():
-        state, attempt, spent, deaths, *_, worker = text.decode().split(" ", 10)
+        state, attempt, spent, deaths, *_, worker = text.decode().split(" ", 11)
         if state == "1f":
             found[id.decode()] = Held(int(attempt), int(spent), int(deaths), worker)
     return found

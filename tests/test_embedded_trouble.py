@@ -60,6 +60,7 @@ call(queue.close)
 """
 
 
+@pytest.mark.slow
 def test_fifty_kills_under_four_writers_lose_and_double_nothing(home, short_folder):
     writers, ledgers = [], [short_folder / f"ledger-{i}" for i in range(4)]
     for i, ledger in enumerate(ledgers):

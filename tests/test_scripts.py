@@ -196,13 +196,13 @@ def state(raw: redis.Redis, *, expired: bool = True) -> None:
     raw.rpush(key["front"], "gone")
     raw.rpush(key["waiting"], "waits", "waits2")
     jobs = {
-        "waits": "1w 3 3 0 5 0 8 1796059354123 15  ",  # the limit in force is used up
-        "waits2": "1w 0 0 0 4! 0 9 1796059354999 0  ",
-        "free": "1r 1 0 0 3 0 7 1796059354001 2  ",
-        "held": "1f 1 1 0  0 3 1796059354001 -5 other.1 a worker",
-        "runs": "1f 2 2 1 3 0 4 1796059354001 5 other.2 ",
-        "lapsed": "1f 1 1 0 3 0 5 1796059354001 5 other.3 ",
-        "last": "1f 1 1 0 1! 0 6 1796059354001 5 other.4 ",
+        "waits": "1w 3 3 0 5 0 8 1796059354123 15   ",  # the limit in force is used up
+        "waits2": "1w 0 0 0 4! 0 9 1796059354999 0   ",
+        "free": "1r 1 0 0 3 0 7 1796059354001 2   ",
+        "held": "1f 1 1 0  0 3 1796059354001 -5 other.1 90000 a worker",
+        "runs": "1f 2 2 1 3 0 4 1796059354001 5 other.2  ",
+        "lapsed": "1f 1 1 0 3 0 5 1796059354001 5 other.3  ",
+        "last": "1f 1 1 0 1! 0 6 1796059354001 5 other.4  ",
     }
     raw.hset(key["jobs"], mapping=jobs)
     ends = {"3held": float("inf"), "4runs": KEPT}
@@ -212,8 +212,8 @@ def state(raw: redis.Redis, *, expired: bool = True) -> None:
     raw.hset(key["payloads"], mapping=dict.fromkeys(jobs, "") | {"waits2": "two", "held": "\0"})
     raw.hset(key["errors"], mapping={"waits": "broken", "bad": "bad"})
     failures = {
-        "bad": "rejected 1x 1 1 0 3 0 1 1500000000000 7  a worker",
-        "worse": "expired 1x 2 2 2 2! 0 2 1500000000000 7  ",
+        "bad": "rejected 1x 1 1 0 3 0 1 1500000000000 7   a worker",
+        "worse": "expired 1x 2 2 2 2! 0 2 1500000000000 7   ",
     }
     raw.hset(key["failures"], mapping=failures)
     raw.zadd(key["failed"], dict.fromkeys(("0000000000001bad", "0000000000002worse"), 15e11 + 7))

@@ -144,6 +144,7 @@ class Search:
         while frontier:
             state, saved = frontier.pop(0)
             restore(self.raw, self.keys, saved)
+            saved = snapshot(self.raw, self.keys)  # a restored hash may be of another encoding
             refused: dict[str, list[Any]] = {}
             for step, answer, model in self.space.next(state):
                 self.steps += 1

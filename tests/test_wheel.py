@@ -251,7 +251,11 @@ with Queue("packaged", capacity=2) as queue:
     assert queue.enqueue("a", "A")
     job = queue.reserve()
     assert queue.retry(job.id, job.attempt) and queue.reserve().attempt == 2
-    assert queue.ack("a", 2) and queue.enqueue("b") and queue.cancel("b")
+    assert queue.release("a", 2) and queue.reserve(lease=60).attempt == 3 and queue.extend("a", 3)
+    assert queue.fail("a", 3) and queue.failed() and queue.redrive("a") and not queue.reap()
+    assert queue.fail("a", queue.reserve().attempt) and queue.redrive_all() == 1
+    assert queue.ack("a", queue.reserve().attempt) and queue.wait_for("a", 0)
+    assert queue.purge_failed() == 0 and queue.enqueue("b") and queue.cancel("b")
     queue.configure(capacity=3)
     assert queue.settings().capacity == 3
     queue.destroy()

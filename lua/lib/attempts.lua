@@ -18,8 +18,8 @@ local function to_waiting(ids, jobs, time)
   local sequence, records = call('HINCRBY', META, 'sequence', #ids) - #ids, {}
   for i, id in ipairs(ids) do
     local job = jobs[id]
-    job.state, job.sequence, job.token, job.worker = 'w', plus(sequence, i), '', ''
-    job.changed = plus(time, -job.enqueued)
+    job.state, job.sequence, job.changed = 'w', plus(sequence, i), plus(time, -job.enqueued)
+    job.token, job.lease, job.worker = '', '', ''
     records[2 * i - 1], records[2 * i] = id, write(job)
   end
   call('HSET', JOBS, unpack(records))

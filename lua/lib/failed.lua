@@ -39,7 +39,7 @@ local function to_failed(ids, jobs, reasons, time, meta)
   local records, members, marks = {}, {}, {}
   for i, id in ipairs(ids) do
     local job = jobs[id]
-    job.state, job.sequence, job.token = 'x', plus(sequence, i), ''
+    job.state, job.sequence, job.token, job.lease = 'x', plus(sequence, i), '', ''
     job.changed = plus(time, -job.enqueued)
     records[2 * i - 1], records[2 * i] = id, reasons[id] .. ' ' .. write(job)
     members[2 * i - 1], members[2 * i] = time, member(id, job)

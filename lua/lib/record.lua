@@ -4,26 +4,26 @@
 -- '1', the state (w waiting in a list, r waiting in RANKED, d delayed, f in flight, x failed), then,
 -- each after a space: attempt, spent, deaths, limit ('' for none; one of the job's own ends with '!'),
 -- priority, sequence, enqueued (ms), changed (ms after enqueued), claim token ('' unless in flight),
--- worker (the rest). Numbers stay text: they are compared and copied.
+-- lease (ms, '' for the queue's or none), worker (the rest). Numbers stay text: they are compared and copied.
 local function read(text)
-  local state, attempt, spent, deaths, limit, priority, sequence, enqueued, changed, token, worker =
-    string.match(text, '^1([wrdfx]) (%d+) (%d+) (%d+) (%d*!?) (%-?%d+) (%d+) (%d+) (%-?%d+) (%S*) (.*)$')
+  local state, attempt, spent, deaths, limit, priority, sequence, enqueued, changed, token, lease, worker =
+    string.match(text, '^1([wrdfx]) (%d+) (%d+) (%d+) (%d*!?) (%-?%d+) (%d+) (%d+) (%-?%d+) (%S*) (%d*) (.*)$')
   return state and {
     state = state, attempt = attempt, spent = spent, deaths = deaths, limit = limit,
     priority = priority, sequence = sequence, enqueued = enqueued, changed = changed,
-    token = token, worker = worker,
+    token = token, lease = lease, worker = worker,
   }
 end
 
 local function write(job)
   return '1' .. job.state .. ' ' .. job.attempt .. ' ' .. job.spent .. ' ' .. job.deaths .. ' '
     .. job.limit .. ' ' .. job.priority .. ' ' .. job.sequence .. ' ' .. job.enqueued .. ' '
-    .. job.changed .. ' ' .. job.token .. ' ' .. job.worker
+    .. job.changed .. ' ' .. job.token .. ' ' .. job.lease .. ' ' .. job.worker
 end
 
 -- fresh(limit, sequence, time): the record of a new waiting job, with a limit of its own unless it is ''
 local function fresh(limit, sequence, time)
-  return '1w 0 0 0 ' .. limit .. (limit ~= '' and '!' or '') .. ' 0 ' .. sequence .. ' ' .. time .. ' 0  '
+  return '1w 0 0 0 ' .. limit .. (limit ~= '' and '!' or '') .. ' 0 ' .. sequence .. ' ' .. time .. ' 0   '
 end
 
 local function plus(text, n)
