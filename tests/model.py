@@ -438,7 +438,9 @@ def observed(contents: dict[str, Any]) -> Model:
             most = limit if state[id] == "f" else limit - 1
             assert spent <= most, "nothing waits that has used up the limit it was reserved under"
         assert bool(record[9]) == (state[id] == "f"), "a claim token while in flight, and only then"
-        assert state[id] == "f" or not record[10], "a lease of its own while in flight, and only then"
+        assert state[id] == "f" or not record[10], (
+            "a lease of its own while in flight, and only then"
+        )
         assert state[id] in "fx" or not record[11], "a worker only of who is, or was, in flight"
         model.attempts[id] = attempt
         end = leases.get(member[id], math.inf)

@@ -342,11 +342,12 @@ def test_the_next_reservation_has_nothing_of_it(lab: Lab, way: str) -> None:
         shift(lab, queue, 3601)
         assert queue.reap()
     elif way == "fail and redrive":
-        assert queue.fail("a", 1) and queue.redrive("a")
+        assert queue.fail("a", 1)
+        assert queue.redrive("a")
     else:
         assert getattr(queue, way)("a", 1)
 
-    assert lasts(lab, queue, "a", 60, lambda: queue.reserve())
+    assert lasts(lab, queue, "a", 60, queue.reserve)
     assert lasts(lab, queue, "a", 60, lambda: queue.extend("a", 2))
 
 
