@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME,...|all",
         type=chosen,
         help="run the tests that differ by server, and only those, on these servers (valkey-9.1, "
-        "redis-6.2, ...) over RESP2 and RESP3, and on fakeredis",
+        "redis-6.2, ...) over RESP2 and RESP3",
     )
 
 
@@ -53,9 +53,9 @@ def chosen(given: str) -> list[str]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" in metafunc.fixturenames:
         given = metafunc.config.getoption("--servers")
-        names = backends(given) if given else ["embedded", "fake"]
-        if "real" in metafunc.fixturenames:
-            names.remove("fake")
+        names = backends(given) if given else ["embedded"]
+        if not given and "real" not in metafunc.fixturenames:
+            names.append("fake")
         metafunc.parametrize("backend", names, indirect=True)
 
 

@@ -38,9 +38,9 @@ def installed() -> dict[str, str]:
 
 
 def backends(servers: list[str]) -> list[str]:
-    """Return the names of backends: each of the servers, over each protocol; and fakeredis."""
+    """Return the names of backends: each of the servers, over each protocol."""
     there = [name for name in servers if name in installed()]
-    return [f"{name}-resp{protocol}" for name in there for protocol in PROTOCOLS] + ["fake"]
+    return [f"{name}-resp{protocol}" for name in there for protocol in PROTOCOLS]
 
 
 class Servers(ExitStack):

@@ -267,9 +267,9 @@ def test_the_queue_is_the_model(request: pytest.FixtureRequest, kind: str) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["embedded", "redis7", "fake"])
+@pytest.mark.parametrize("kind", ["embedded", "fake"])
 def test_the_queue_is_the_model_at_length(request: pytest.FixtureRequest, kind: str) -> None:
     class Here(Machine):
         backend = request.getfixturevalue(kind)
 
-    run_state_machine_as_test(Here, settings=limits(400, 80))
+    run_state_machine_as_test(Here, settings=limits(200, 80))
