@@ -194,8 +194,8 @@ def test_a_lease_is_over_in_the_very_millisecond_of_its_end(real: Backend, left:
     queue.enqueue("a")
     attempt = queue.reserve().attempt
     (member,) = lab.raw.zrange(lab.key(queue, "leases"), 0, -1)
-    seen, give_up = 0, time.monotonic() + 20
-    while seen < 5:
+    seen, give_up = 0, time.monotonic() + 60
+    while seen < 2:
         assert time.monotonic() < give_up, "no reap fell into one millisecond"
         moment = clock(lab.raw)
         lab.raw.zadd(lab.key(queue, "leases"), {member: moment + left})

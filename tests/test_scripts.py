@@ -297,7 +297,9 @@ def same_everywhere(results: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("missing", [None, "all", *PARTS])
+@pytest.mark.parametrize(
+    "missing", [None, "all", *(pytest.param(part, marks=pytest.mark.slow) for part in PARTS)]
+)
 def test_a_script_does_the_same_on_every_server(
     servers: list[redis.Redis], name: str, missing: str | None
 ) -> None:
