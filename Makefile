@@ -49,6 +49,12 @@ check: .venv/.dev ## lint, format, types and layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
+states: .venv/.dev ## draw docs/states.svg anew, from the model
+	@PYTHONPATH=tests $(BIN)/python tests/picture.py
+
+growth: .venv/.dev ## what calls cost as a queue grows to a million jobs
+	@$(BIN)/python benchmarks/growth.py
+
 bench: .venv/.dev ## what the core costs here
 	@$(BIN)/python benchmarks/core.py
 
@@ -95,4 +101,4 @@ clean: ## remove what the targets made
 # Two installations into one .venv at once, or four suites on two cores, are no gain.
 .NOTPARALLEL:
 
-.PHONY: help demo test test-all test-slow test-servers test-python check bench lock clean
+.PHONY: help demo test test-all test-slow test-servers test-python check bench growth states lock clean

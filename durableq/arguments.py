@@ -5,7 +5,8 @@ An id or attempt that only asks after a job may be anything of its type: it is o
 """
 
 import math
-from datetime import timedelta
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from durableq.codecs import Codec
@@ -21,8 +22,20 @@ MAX_ERROR = 4096
 MAX_SECONDS = 365 * 24 * 3600
 """The longest lease, wait or age, in seconds: a year."""
 
+MAX_DELAY = 100 * MAX_SECONDS
+"""The longest delay, in seconds; `at` may be later."""
+
+MAX_PRIORITY = 1000
+"""The highest priority; the lowest is as far below 0. It is part of a score: lua/lib/jobs.lua."""
+
+STATES = ("waiting", "delayed", "in_flight", "failed")
+"""The states in which jobs can be listed."""
+
 MAX_ATTEMPTS = 2**31 - 1
 _MAX_NUMBER = 2**53
+_MARK = re.compile(r"(inf|-?[0-9]{1,17}) [0-9]{1,13}")
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_LAST = 253_402_300_799_999  # of the year 9999, in milliseconds: the end of what a datetime can be
 
 
 def shown(value: object) -> str:
@@ -46,8 +59,13 @@ def whole(value: object, what: str, least: int, most: int, *, or_else: str = "")
     return int(value)
 
 
-def seconds(value: object, what: str, *, least: float = 0.0) -> float:
-    """Return a duration in seconds, given as such or as a timedelta."""
+def seconds(
+    value: object, what: str, *, least: float = 0.0, most: int = MAX_SECONDS, or_else: str = ""
+) -> float:
+    """Return a duration in seconds, given as such or as a timedelta.
+
+    `most` is that of whole years; `or_else` is what else an error proposes.
+    """
     if isinstance(value, timedelta):
         number = value.total_seconds()
     elif isinstance(value, bool) or not isinstance(value, int | float):
@@ -55,16 +73,51 @@ def seconds(value: object, what: str, *, least: float = 0.0) -> float:
         raise TypeError(f"{what} is seconds or a timedelta, not {kind}: {shown(value)}")
     else:
         number = value
-    if not least <= number <= MAX_SECONDS:  # false for NaN, too
+    if not least <= number <= most:  # false for NaN, too
+        bound = "a year" if most == MAX_SECONDS else f"{most // MAX_SECONDS} years"
         raise InvalidArgument(
-            f"{what} {shown(value)} is not allowed: use {least:g} to {MAX_SECONDS} seconds (a year)"
+            f"{what} {shown(value)} is not allowed: use {least:g} to {most} seconds ({bound})"
+            f"{or_else}"
         )
     return float(number)
 
 
-def milliseconds(value: object, what: str, *, least: float = 0.001) -> bytes:
+def milliseconds(
+    value: object, what: str, *, least: float = 0.001, most: int = MAX_SECONDS, or_else: str = ""
+) -> bytes:
     """Return a duration as the server has it: whole milliseconds, none shorter than was asked."""
-    return b"%d" % math.ceil(round(seconds(value, what, least=least) * 1000, 3))
+    number = seconds(value, what, least=least, most=most, or_else=or_else)
+    return b"%d" % math.ceil(round(number * 1000, 3))
+
+
+def priority(value: object) -> bytes:
+    """Return a priority."""
+    return b"%d" % whole(value, "a priority", -MAX_PRIORITY, MAX_PRIORITY)
+
+
+def due(delay: object, at: object) -> bytes:
+    """Return when a job is due, as lua/lib/join.lua reads it: b"" for what is not given, or now.
+
+    Only one of the two may be given. `at` may be any aware datetime: one that has passed is now.
+    """
+    if at is None:
+        if delay is None:
+            return b""
+        or_else = ", or at= and a datetime"
+        return b"+" + milliseconds(delay, "a delay", least=0.0, most=MAX_DELAY, or_else=or_else)
+    if delay is not None:
+        raise InvalidArgument(
+            f"delay={shown(delay)} and at={shown(at)} were given: use one of them"
+        )
+    if not isinstance(at, datetime):
+        raise TypeError(f"at is a datetime, not {type(at).__name__}: {shown(at)}")
+    if at.utcoffset() is None:
+        raise InvalidArgument(
+            f"at={at!r} has no time zone: use an aware datetime, such as datetime.now(UTC)"
+        )
+    # In whole numbers: a float of seconds is not exact. A part of a millisecond counts as one.
+    number = -((at - _EPOCH) // timedelta(milliseconds=-1))
+    return b"%d" % min(max(number, 0), _LAST)
 
 
 def lease(value: object) -> bytes:
@@ -83,6 +136,22 @@ def worker(value: object) -> bytes:
         return b""
     if not is_name(text(value, "a worker's name")):
         raise InvalidName(f"a worker's name {shown(value)} is not allowed: use {NAME_RULE}")
+    return str(value).encode()
+
+
+def state(value: object) -> bytes:
+    """Return the name of a state in which jobs can be listed."""
+    if text(value, "a state") not in STATES:
+        raise InvalidArgument(f"a state {shown(value)} is not known: use {', '.join(STATES)}")
+    return str(value).encode()
+
+
+def mark(value: object) -> bytes:
+    """Return where a page goes on: the `next` of the one before, or None."""
+    if value is None:
+        return b""
+    if not _MARK.fullmatch(text(value, "after")):
+        raise InvalidArgument(f"after={shown(value)} is not the `next` of a page")
     return str(value).encode()
 
 

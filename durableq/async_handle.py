@@ -92,6 +92,7 @@ class AsyncHandle(Generic[T]):
         lease: float | timedelta | None | Literal[Unset.UNSET] = UNSET,
         max_attempts: int | None | Literal[Unset.UNSET] = UNSET,
         keep_failed: int | Keep | None | Literal[Unset.UNSET] = UNSET,
+        history: int | None | Literal[Unset.UNSET] = UNSET,
         request: str | None = None,
     ) -> None:
         """Change stored settings; other clients obey with their next operation.
@@ -103,10 +104,25 @@ class AsyncHandle(Generic[T]):
         Raises TypeError or InvalidArgument for a value that cannot be used, or if none is given.
         """
         change = self._definition.configuring(
-            capacity=capacity, lease=lease, max_attempts=max_attempts, keep_failed=keep_failed
+            capacity=capacity,
+            lease=lease,
+            max_attempts=max_attempts,
+            keep_failed=keep_failed,
+            history=history,
         )
         await self._open()
         await self.client.run(self.name, [change], request)
+
+    async def pause(self, *, request: str | None = None) -> bool:
+        """Hand out no more jobs until `resume`; False if the queue was paused already.
+
+        Everything else goes on: jobs are accepted and may be settled, leases and delays end.
+        """
+        return await self._pausing(True, request)
+
+    async def resume(self, *, request: str | None = None) -> bool:
+        """Hand out jobs again, and wake who waits for one; False if the queue was not paused."""
+        return await self._pausing(False, request)
 
     async def settings(self) -> Settings:
         """Return the stored settings."""
@@ -132,6 +148,11 @@ class AsyncHandle(Generic[T]):
         """Close this queue's connections; the jobs stay. Safe to call twice."""
         if not self._shared:
             await self.client.close()
+
+    async def _pausing(self, paused: bool, request: str | None) -> bool:
+        await self._open()
+        change = self._definition.pausing(paused)
+        return bool((await self.client.run(self.name, change, request))[0] == [b"1"])
 
     async def _open(self) -> Codec[Any]:
         if self._codec is None:
@@ -175,20 +196,20 @@ class AsyncHandle(Generic[T]):
         operation: Operation,
         request: str | None,
         wait: float | timedelta,
-        obstacle: Reason,
+        obstacles: tuple[Reason, ...],
         words: tuple[bytes, ...],
     ) -> Outcome[Any]:
-        """Run an operation, and again while `obstacle` is in its way and the wait is not over.
+        """Run an operation, and again while one of `obstacles` is in its way and time is left.
 
         Between two looks it sleeps on the server, by the blocking command `words`.
         """
         deadline = time.monotonic() + seconds(wait, "wait")
         outcome = await self._settled(operation, request)
-        if outcome.reason is not obstacle or not wait:
+        if outcome.reason not in obstacles or not wait:
             return outcome
         try:
             async with self.client.listener(self.name, *words) as listener:
-                while outcome.reason is obstacle and (left := deadline - time.monotonic()) > 0:
+                while outcome.reason in obstacles and (left := deadline - time.monotonic()) > 0:
                     soon = policy.LONGEST_SLEEP if outcome.due is None else outcome.due
                     woken = await listener.wait(left, min(left, soon, policy.LONGEST_SLEEP))
                     outcome = await self._settled(replace(operation, woken=woken), None)

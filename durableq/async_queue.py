@@ -1,25 +1,23 @@
-"""AsyncQueue: a thin method for each operation on jobs, awaited. queue.py is the same, plain."""
+"""AsyncQueue: queue.py, awaited."""
 
-import asyncio
-import math
-import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal, TypeVar, overload
 
 from redis.asyncio import Redis
 
-from durableq import operations, policy
-from durableq.arguments import seconds
+from durableq import operations
 from durableq.async_client import AsyncClient
-from durableq.async_failed_jobs import AsyncFailedJobs
+from durableq.async_upkeep import AsyncUpkeep
 from durableq.codecs import Codec
 from durableq.definition import PREFIX
-from durableq.models import ACTIVE, UNSET, Job, Keep, Outcome, Reason, Unset
+from durableq.models import UNSET, Job, Keep, Reason, Unset
 
 T = TypeVar("T")
+_FULL = (Reason.FULL,)
+_IDLE = (Reason.EMPTY, Reason.PAUSED)
 
 
-class AsyncQueue(AsyncFailedJobs[T]):
+class AsyncQueue(AsyncUpkeep[T]):
     """A durable queue of jobs on a Redis or Valkey server.
 
     `name` is the queue's name; processes that give the same name share the queue. Without one a
@@ -33,6 +31,7 @@ class AsyncQueue(AsyncFailedJobs[T]):
     a timedelta; with None it never ends by itself. `max_attempts` is how often a job may be
     reserved, the first time included, before it counts as failed; None is without a limit.
     `keep_failed` bounds the records of failed jobs: a number, or `Keep(count=..., age=...)`.
+    `history` is how many of the last transitions of jobs are kept; with None there are none.
 
     Codec and settings are stored with the queue: leave them out to adopt what is stored.
 
@@ -52,6 +51,7 @@ class AsyncQueue(AsyncFailedJobs[T]):
         lease: float | timedelta | None | Literal[Unset.UNSET] = UNSET,
         max_attempts: int | None | Literal[Unset.UNSET] = UNSET,
         keep_failed: int | Keep | None | Literal[Unset.UNSET] = UNSET,
+        history: int | None | Literal[Unset.UNSET] = UNSET,
         redis: "Redis | AsyncClient | str | None" = None,
         codec: None = None,
         prefix: str = PREFIX,
@@ -65,6 +65,7 @@ class AsyncQueue(AsyncFailedJobs[T]):
         lease: float | timedelta | None | Literal[Unset.UNSET] = UNSET,
         max_attempts: int | None | Literal[Unset.UNSET] = UNSET,
         keep_failed: int | Keep | None | Literal[Unset.UNSET] = UNSET,
+        history: int | None | Literal[Unset.UNSET] = UNSET,
         redis: "Redis | AsyncClient | str | None" = None,
         codec: Codec[T],
         prefix: str = PREFIX,
@@ -77,6 +78,7 @@ class AsyncQueue(AsyncFailedJobs[T]):
         lease: float | timedelta | None | Literal[Unset.UNSET] = UNSET,
         max_attempts: int | None | Literal[Unset.UNSET] = UNSET,
         keep_failed: int | Keep | None | Literal[Unset.UNSET] = UNSET,
+        history: int | None | Literal[Unset.UNSET] = UNSET,
         redis: "Redis | AsyncClient | str | None" = None,
         codec: Codec[T] | None = None,
         prefix: str = PREFIX,
@@ -90,6 +92,7 @@ class AsyncQueue(AsyncFailedJobs[T]):
             lease=lease,
             max_attempts=max_attempts,
             keep_failed=keep_failed,
+            history=history,
         )
 
     async def enqueue(
@@ -97,14 +100,22 @@ class AsyncQueue(AsyncFailedJobs[T]):
         id: str,
         payload: T | Literal[""] = "",
         *,
+        priority: int = 0,
+        delay: float | timedelta | None = None,
+        at: datetime | None = None,
         max_attempts: int | None = None,
         wait: float | timedelta = 0,
         request: str | None = None,
     ) -> bool:
-        """Accept a new job at the tail of waiting.
+        """Accept a new job: to the tail of waiting, or to wait from a later moment on.
 
         False, and nothing changed, if the id is that of an active job or retired (its job was
         acknowledged or cancelled, or has failed), or if the queue is full. A refused id stays free.
+
+        `priority` is -1000 to 1000: whatever waits with a higher one is reserved first. `delay` is
+        for how many seconds from now, by the server's clock, the job does not wait yet; `at` is the
+        moment until then, an aware datetime. No delay, or a moment that has passed, is now. When
+        it is due, the job joins the tail of its priority.
 
         `max_attempts` is this job's own limit; without it the queue's counts, else that of whoever
         reserves it. `wait` is for how many seconds to wait for room in a full queue. Who waits
@@ -114,10 +125,10 @@ class AsyncQueue(AsyncFailedJobs[T]):
         Raises InvalidName for an id that breaks the rule for names, InvalidPayload for a payload
         that cannot be encoded or has more than 1 MiB, InvalidArgument and TypeError for the rest.
         """
-        operation = operations.enqueue(id, payload, max_attempts=max_attempts)
-        return bool(
-            await self._waited(operation, request, wait, Reason.FULL, self._definition.door())
+        operation = operations.enqueue(
+            id, payload, priority=priority, delay=delay, at=at, max_attempts=max_attempts
         )
+        return bool(await self._waited(operation, request, wait, _FULL, self._definition.door()))
 
     async def reserve(
         self,
@@ -128,7 +139,9 @@ class AsyncQueue(AsyncFailedJobs[T]):
         max_attempts: int | None = None,
         request: str | None = None,
     ) -> Job[T] | None:
-        """Hand out the oldest waiting job, which is then in flight; None if nothing waits.
+        """Hand out the first waiting job, which is then in flight; None if nothing waits.
+
+        The first is that of the highest priority, and of those the one that joined them first.
 
         Its attempt is 1 at the first reservation and one more at each later one. `wait` is for how
         many seconds to wait for a job. `lease` is for how long the reservation lasts if it is not
@@ -144,7 +157,7 @@ class AsyncQueue(AsyncFailedJobs[T]):
         """
         operation = operations.reserve(lease=lease, worker=worker, max_attempts=max_attempts)
         words = self._definition.bell()
-        outcome = await self._waited(operation, request, wait, Reason.EMPTY, words)
+        outcome = await self._waited(operation, request, wait, _IDLE, words)
         if outcome.error is not None:
             raise outcome.error
         return outcome.job
@@ -167,21 +180,23 @@ class AsyncQueue(AsyncFailedJobs[T]):
         id: str,
         attempt: int,
         *,
+        delay: float | timedelta | None = None,
         error: str | None = None,
         token: str | None = None,
         request: str | None = None,
     ) -> bool:
         """Give a job back to the waiting tail; it keeps its room. At its limit it has failed.
 
+        `delay` is for how many seconds it does not wait yet; its priority stays as it is.
         `error` is kept as the job's last error, up to 4 KiB of it. `execute` tells whether the job
         has failed: by `Outcome.failed`.
 
         False, and nothing changed, unless the job is in flight with exactly this attempt (and,
         if given, this claim token: `Job.token`).
 
-        Raises TypeError for an id or attempt of the wrong type.
+        Raises TypeError or InvalidArgument for an argument that cannot be used.
         """
-        operation = operations.retry(id, attempt, error=error, token=token)
+        operation = operations.retry(id, attempt, delay=delay, error=error, token=token)
         return bool((await self._run([operation], request))[0])
 
     async def fail(
@@ -235,57 +250,3 @@ class AsyncQueue(AsyncFailedJobs[T]):
         """
         operation = operations.extend(id, attempt, lease, token=token)
         return bool((await self._run([operation], request))[0])
-
-    async def cancel(self, id: str, *, request: str | None = None) -> bool:
-        """Remove a waiting or in-flight job at once; its id is retired, its reservation void.
-
-        The order of the others is kept. False, and nothing changed, if the id is not active.
-
-        Raises TypeError for an id of the wrong type.
-        """
-        return bool((await self._run([operations.cancel(id)], request))[0])
-
-    async def reap(self, *, request: str | None = None) -> Outcome[T]:
-        """Recover jobs whose lease has ended: up to 250, those first that ended first.
-
-        Each goes to the waiting tail, or has failed if this was its last allowed attempt. Every
-        reserve does the same for up to 64, so that nobody has to call this. The Outcome is true if
-        there were any; `returned` and `failed` name them, `more` says whether more are due at once,
-        `due` is the seconds until the next lease ends.
-        """
-        return (await self._run([operations.reap()], request))[0]
-
-    async def wait_for(self, id: str, timeout: float | timedelta | None = None) -> Reason:
-        """Wait until a job is finished; return FINISHED, CANCELLED, FAILED or PURGED.
-
-        After `timeout` seconds (None: never) it is where the job is then: WAITING, DELAYED or
-        IN_FLIGHT. UNKNOWN, at once, for an id that no job has had. Looks once a second.
-
-        Raises TypeError or InvalidArgument for an argument that cannot be used.
-        """
-        look = self._definition.states(id)
-        end = time.monotonic() + (math.inf if timeout is None else seconds(timeout, "timeout"))
-        await self._open()
-        while True:
-            state = Reason((await self.client.run(self.name, look))[0][1].decode())
-            left = min(policy.POLL, end - time.monotonic())
-            if state not in ACTIVE or left <= 0:
-                return state
-            await asyncio.sleep(left)
-
-    async def join(self, timeout: float | timedelta | None = None) -> bool:
-        """Wait until no job is active; False if some still are after `timeout` seconds.
-
-        None waits without an end. Failed jobs are not active. Looks once a second.
-
-        Raises TypeError or InvalidArgument for a timeout that cannot be used.
-        """
-        look = self._definition.states()
-        end = time.monotonic() + (math.inf if timeout is None else seconds(timeout, "timeout"))
-        await self._open()
-        while True:
-            active = (await self.client.run(self.name, look))[0][0]
-            left = min(policy.POLL, end - time.monotonic())
-            if not active or left <= 0:
-                return not active
-            await asyncio.sleep(left)

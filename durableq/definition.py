@@ -107,19 +107,47 @@ class Definition:
 
     def looking(self) -> list[Call]:
         """Return the call that reads the stored settings."""
-        return [Call(script("settings"), self.keys, (), tokened=False)]
+        return [self._view("settings")]
 
     def states(self, *ids: str) -> list[Call]:
         """Return the call that tells how many jobs are active, and where these ids are."""
-        return [Call(script("states"), self.keys, tuple(map(known_id, ids)), tokened=False)]
+        return [self._view("states", *map(known_id, ids))]
+
+    def counting(self) -> list[Call]:
+        """Return the call that counts the jobs of each state."""
+        return [self._view("counts")]
+
+    def getting(self, id: str, payload: bool) -> list[Call]:
+        """Return the call that looks at one job."""
+        return [self._view("get", known_id(id), b"1" if payload else b"")]
+
+    def paging(self, state: bytes, after: bytes, count: int, payload: bool) -> list[Call]:
+        """Return the call that looks at some jobs of a state."""
+        return [self._view("jobs", state, after, b"%d" % count, b"1" if payload else b"")]
+
+    def finding(self, id: str) -> list[Call]:
+        """Return the call that tells how many jobs are before a waiting one."""
+        return [self._view("position", known_id(id))]
+
+    def remembering(self, before: bytes, count: int) -> list[Call]:
+        """Return the call that looks at transitions, the last ones before an earlier one."""
+        return [self._view("history", before, b"%d" % count)]
 
     def failed(self, start: int, count: int) -> list[Call]:
         """Return the call that reads records of failed jobs."""
-        return [Call(script("failed"), self.keys, (b"%d" % start, b"%d" % count), tokened=False)]
+        return [self._view("failed", b"%d" % start, b"%d" % count)]
 
     def redriving(self, limit: bytes, until: bytes) -> list[Call]:
         """Return the call that redrives a bounded number of failed jobs."""
         return [Call(script("redrive_all"), self.keys, (limit, until))]
+
+    def pausing(self, paused: bool) -> list[Call]:
+        """Return the call that pauses the queue, or resumes it."""
+        return [Call(script("pause"), self.keys, (b"1" if paused else b"",))]
+
+    def cancelling(self, state: bytes, after: bytes, until: bytes) -> list[Call]:
+        """Return the call that cancels a bounded number of waiting and delayed jobs."""
+        return [Call(script("purge"), self.keys, (state, after, until))]
 
     def purging(self, age: bytes) -> list[Call]:
         """Return the call that drops a bounded number of records of failed jobs."""
@@ -138,6 +166,10 @@ class Definition:
         """Read the reply of lua/open.lua and lua/settings.lua."""
         codec, fields = self._fields(reply)
         return read_settings(self.name, codec, fields)
+
+    def _view(self, name: str, *args: bytes) -> Call:
+        """Return a call that changes nothing."""
+        return Call(script(name), self.keys, args, tokened=False)
 
     def _fields(self, reply: Any) -> tuple[str, dict[str, str]]:
         written, codec, *rest = (None if field is None else field.decode() for field in reply)

@@ -36,7 +36,7 @@ class DecodeError(DurableQueueError):
     """A reserved job's payload cannot be decoded. The job is in flight: settle it.
 
     `id`, `attempt` and `token` are those of the reservation, `data` is the stored bytes. That of a
-    failed job (`FailedJob.undecodable`) is not `in_flight`.
+    failed job (`JobView.undecodable`) is not `in_flight`.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """Handle: what every queue has: its name and settings, opening, executing, closing.
 
-The operations on jobs are in queue.py and failed_jobs.py. async_handle.py is the same, awaited.
+The operations on jobs are in queue.py and upkeep.py, looking at them is in views.py.
+async_handle.py is the same, awaited.
 """
 
 import logging
@@ -97,6 +98,7 @@ class Handle(Generic[T]):
         lease: float | timedelta | None | Literal[Unset.UNSET] = UNSET,
         max_attempts: int | None | Literal[Unset.UNSET] = UNSET,
         keep_failed: int | Keep | None | Literal[Unset.UNSET] = UNSET,
+        history: int | None | Literal[Unset.UNSET] = UNSET,
         request: str | None = None,
     ) -> None:
         """Change stored settings; other clients obey with their next operation.
@@ -108,10 +110,25 @@ class Handle(Generic[T]):
         Raises TypeError or InvalidArgument for a value that cannot be used, or if none is given.
         """
         change = self._definition.configuring(
-            capacity=capacity, lease=lease, max_attempts=max_attempts, keep_failed=keep_failed
+            capacity=capacity,
+            lease=lease,
+            max_attempts=max_attempts,
+            keep_failed=keep_failed,
+            history=history,
         )
         self._open()
         self.client.run(self.name, [change], request)
+
+    def pause(self, *, request: str | None = None) -> bool:
+        """Hand out no more jobs until `resume`; False if the queue was paused already.
+
+        Everything else goes on: jobs are accepted and may be settled, leases and delays end.
+        """
+        return self._pausing(True, request)
+
+    def resume(self, *, request: str | None = None) -> bool:
+        """Hand out jobs again, and wake who waits for one; False if the queue was not paused."""
+        return self._pausing(False, request)
 
     def settings(self) -> Settings:
         """Return the stored settings."""
@@ -135,6 +152,11 @@ class Handle(Generic[T]):
         """Close this queue's connections; the jobs stay. Safe to call twice."""
         if not self._shared:
             self.client.close()
+
+    def _pausing(self, paused: bool, request: str | None) -> bool:
+        self._open()
+        change = self._definition.pausing(paused)
+        return bool(self.client.run(self.name, change, request)[0] == [b"1"])
 
     def _open(self) -> Codec[Any]:
         if self._codec is None:
@@ -176,20 +198,20 @@ class Handle(Generic[T]):
         operation: Operation,
         request: str | None,
         wait: float | timedelta,
-        obstacle: Reason,
+        obstacles: tuple[Reason, ...],
         words: tuple[bytes, ...],
     ) -> Outcome[Any]:
-        """Run an operation, and again while `obstacle` is in its way and the wait is not over.
+        """Run an operation, and again while one of `obstacles` is in its way and time is left.
 
         Between two looks it sleeps on the server, by the blocking command `words`.
         """
         deadline = time.monotonic() + seconds(wait, "wait")
         outcome = self._settled(operation, request)
-        if outcome.reason is not obstacle or not wait:
+        if outcome.reason not in obstacles or not wait:
             return outcome
         try:
             with self.client.listener(self.name, *words) as listener:
-                while outcome.reason is obstacle and (left := deadline - time.monotonic()) > 0:
+                while outcome.reason in obstacles and (left := deadline - time.monotonic()) > 0:
                     soon = policy.LONGEST_SLEEP if outcome.due is None else outcome.due
                     woken = listener.wait(left, min(left, soon, policy.LONGEST_SLEEP))
                     outcome = self._settled(replace(operation, woken=woken), None)

@@ -26,7 +26,9 @@ class Reason(StrEnum):
     FULL = "full"
     """The queue has no room; `Outcome.occupancy` says what fills it."""
     EMPTY = "empty"
-    """Nothing is waiting (jobs may be in flight)."""
+    """Nothing is waiting (jobs may be in flight or delayed)."""
+    PAUSED = "paused"
+    """The queue is paused: nothing is handed out until `resume`."""
     STALE = "stale"
     """The job is in flight under another attempt (`Outcome.attempt`) or claim token."""
     WAITING = "waiting"
@@ -69,26 +71,78 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class FailedJob(Generic[T]):
-    """The record of a job that failed for good, as `failed` lists it.
+class JobView(Generic[T]):
+    """A job as it was when somebody looked: where it is and what has happened to it.
 
-    `spent` of `attempt` attempts counted against `limit` (None: there was none), `deaths` of them
-    ended by an expired lease. `error` is the last error text, "" if there was none, `worker` the
-    last worker's name. If the payload cannot be decoded, it is None and `undecodable` tells why.
+    `state` is WAITING, DELAYED, IN_FLIGHT or FAILED, and `changed_at` since when. `spent` of
+    `attempt` attempts counted against `limit` (None: none was in force yet), `deaths` of them
+    ended by an expired lease. `due_at` is when a delayed job joins the waiting ones,
+    `lease_ends_at` when a reservation ends, if it does; `reason` why a failed job did. `error` is
+    the last error text, "" if there was none; `worker` names who holds the job, or was the last to
+    hold a failed one. `payload` is None where it was not asked for, or cannot be decoded: then
+    `undecodable` tells why. Times are those of the server, in UTC.
     """
 
     id: str
-    payload: T | None
+    state: Reason
     attempt: int
     spent: int
     deaths: int
     limit: int | None
-    reason: FailureReason
-    error: str
-    worker: str
+    priority: int
     enqueued_at: datetime
-    failed_at: datetime
+    changed_at: datetime
+    due_at: datetime | None = None
+    lease_ends_at: datetime | None = None
+    worker: str = ""
+    error: str = ""
+    reason: FailureReason | None = None
+    payload: T | None = None
     undecodable: Exception | None = None
+
+    @property
+    def failed_at(self) -> datetime | None:
+        """When a failed job failed."""
+        return self.changed_at if self.state is Reason.FAILED else None
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some of the jobs in a state, and where to go on: None if these were the last."""
+
+    jobs: tuple[JobView[T], ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How many jobs will be reserved before a waiting one, as things stand.
+
+    The two are the same unless jobs were lately cancelled or rescheduled ahead of it.
+    """
+
+    at_least: int
+    at_most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many jobs are in each state, in one moment.
+
+    `retired` is the number of ids that are: of jobs acknowledged, cancelled or failed. `oldest` is
+    for how many seconds the first job of some priority has waited, that of the longest wait; None
+    if none waits. (Where over 1,000 cancelled jobs lie ahead of it, one close behind may stand for
+    it.)
+    """
+
+    waiting: int
+    delayed: int
+    in_flight: int
+    failed: int
+    retired: int
+    capacity: int | None
+    paused: bool
+    oldest: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +179,10 @@ class Outcome(Generic[T]):
     decoded, `job` is None and `error` is the `DecodeError`, which names the job.
 
     `failed` are the jobs that failed for good in this very step: by this retry or fail, or met by
-    a reserve or reap; `returned` are the ids that a reap put back to waiting. A reserve or reap
-    recovers a bounded number: if `more` is true there is more to do at once, and EMPTY means only
-    that this call found nothing. `due` is the seconds until the next lease ends, if any will.
+    a reserve or reap; `returned` are the ids that a reap put back to waiting, `promoted` those
+    whose delay was over. A reserve or reap recovers a bounded number: if `more` is true there is
+    more to do at once, and EMPTY means only that this call found nothing. `due` is the seconds
+    until the next lease or delay ends, if any will.
     """
 
     reason: Reason
@@ -138,6 +193,7 @@ class Outcome(Generic[T]):
     error: Exception | None = None
     failed: tuple[Failure, ...] = ()
     returned: tuple[str, ...] = ()
+    promoted: tuple[str, ...] = ()
     more: bool = False
     due: float | None = None
 
@@ -148,6 +204,39 @@ class Outcome(Generic[T]):
         known = [(f.name, getattr(self, f.name), f.default) for f in fields(self)[1:]]
         details = [f", {name}={value!r}" for name, value, usual in known if value is not usual]
         return f"Outcome({self.reason!s}{''.join(details)})"
+
+
+class Event(StrEnum):
+    """What happened to a job, as the history tells it."""
+
+    ENQUEUED = "enqueued"
+    RESERVED = "reserved"
+    ACKED = "acked"
+    RETRIED = "retried"
+    RELEASED = "released"
+    EXPIRED = "expired"
+    """Its lease ended, and was reaped; it waits again unless it has FAILED, which follows."""
+    FAILED = "failed"
+    REDRIVEN = "redriven"
+    CANCELLED = "cancelled"
+    RESCHEDULED = "rescheduled"
+    PROMOTED = "promoted"
+    """Its delay was over; it waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """Something that happened to a job.
+
+    `time` is by the server's clock, `attempt` that of the last reservation (0: there was none),
+    `worker` who had the job then, if that was told.
+    """
+
+    time: datetime
+    event: Event
+    id: str
+    attempt: int
+    worker: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +253,14 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A queue's stored settings. None is without a bound, a lease or a limit; times are seconds."""
+    """A queue's stored settings; times are seconds.
+
+    None is without a bound, a lease, a limit, or a history.
+    """
 
     capacity: int | None
     codec: str
     lease: float | None = None
     max_attempts: int | None = None
     keep_failed: Keep = field(default_factory=Keep)
+    history: int | None = None

@@ -6,14 +6,14 @@ a list of them into as few script calls as keep their order: consecutive ones of
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from durableq import arguments, replies
 from durableq.arguments import MAX_PAYLOAD
 from durableq.codecs import Codec
 from durableq.delivery import Call, Delivery
-from durableq.errors import DecodeError
+from durableq.errors import DecodeError, InvalidArgument
 from durableq.models import UNSET, Job, Outcome
 from durableq.replies import Reply
 from durableq.scripts import script
@@ -120,9 +120,22 @@ def _batches(
 # The operations
 
 
-def enqueue(id: str, payload: Any = "", *, max_attempts: int | None = None) -> Operation:
-    """Accept a new job at the tail of waiting; see `Queue.enqueue`."""
-    args = (arguments.new_id(id), arguments.limit(max_attempts))
+def enqueue(
+    id: str,
+    payload: Any = "",
+    *,
+    priority: int = 0,
+    delay: float | timedelta | None = None,
+    at: datetime | None = None,
+    max_attempts: int | None = None,
+) -> Operation:
+    """Accept a new job; see `Queue.enqueue`."""
+    args = (
+        arguments.new_id(id),
+        arguments.limit(max_attempts),
+        arguments.priority(priority),
+        arguments.due(delay, at),
+    )
     return Operation("enqueue", replies.read_words, args, payload, woken=False)
 
 
@@ -144,16 +157,22 @@ def ack(id: str, attempt: int, *, token: str | None = None) -> Operation:
 
 
 def retry(
-    id: str, attempt: int, *, error: str | None = None, token: str | None = None
+    id: str,
+    attempt: int,
+    *,
+    delay: float | timedelta | None = None,
+    error: str | None = None,
+    token: str | None = None,
 ) -> Operation:
-    """Give a job back to the waiting tail; see `Queue.retry`."""
-    args = (*_claim(id, attempt, token), arguments.error_text(error))
+    """Give a job back to the waiting tail, now or later; see `Queue.retry`."""
+    due = arguments.due(delay, None)
+    args = (*_claim(id, attempt, token), arguments.error_text(error), due)
     return Operation("retry", replies.read_words, args)
 
 
 def fail(id: str, attempt: int, *, error: str | None = None, token: str | None = None) -> Operation:
     """Give a job up for good; see `Queue.fail`."""
-    args = (*_claim(id, attempt, token), arguments.error_text(error))
+    args = (*_claim(id, attempt, token), arguments.error_text(error), b"")
     return Operation("fail", replies.read_words, args)
 
 
@@ -179,8 +198,23 @@ def cancel(id: str) -> Operation:
     return Operation("cancel", replies.read_words, (arguments.known_id(id),))
 
 
+def reschedule(
+    id: str,
+    *,
+    delay: float | timedelta | None = None,
+    at: datetime | None = None,
+    priority: int | None = None,
+) -> Operation:
+    """Change when a job that is not in flight is due, or its priority; see `Queue.reschedule`."""
+    if delay is None and at is None and priority is None:
+        raise InvalidArgument("reschedule changes what it is given: delay, at or priority")
+    due = arguments.due(delay, at)
+    rank = b"" if priority is None else arguments.priority(priority)
+    return Operation("reschedule", replies.read_words, (arguments.known_id(id), due, rank))
+
+
 def reap() -> Operation:
-    """Recover the jobs of expired leases; see `Queue.reap`."""
+    """Recover the jobs of leases and delays that have ended; see `Queue.reap`."""
     return Operation("reap", replies.read_recovered, most=1)
 
 

@@ -8,13 +8,17 @@ from typing import Any
 from durableq.codecs import Codec
 from durableq.errors import DecodeError, QueueCorrupt
 from durableq.models import (
-    FailedJob,
+    Counts,
+    Event,
     Failure,
     FailureReason,
     Job,
+    JobView,
     Occupancy,
     Outcome,
+    Position,
     Reason,
+    Transition,
 )
 
 _DONE: Outcome[Any] = Outcome(Reason.DONE)
@@ -44,11 +48,12 @@ def read_jobs(reply: Reply) -> list[Outcome[Any]]:
     The answer to a repeated call has `void` ones: reserved the first time, and cancelled or reaped
     since. What the call recovered is told by the first outcome.
     """
-    number, soon, more, void, *rest = reply.value
+    number, soon, more, void, paused, *rest = reply.value
     jobs, others = rest[: 3 * int(number)], rest[3 * int(number) :]
     outcomes = [_reserved(jobs[at : at + 3], reply) for at in range(0, len(jobs), 3)]
     outcomes += [Outcome(Reason.CANCELLED)] * int(void)
-    empty: Outcome[Any] = Outcome(Reason.EMPTY, more=bool(int(more)), due=_seconds(soon))
+    why = Reason.PAUSED if int(paused) else Reason.EMPTY
+    empty: Outcome[Any] = Outcome(why, more=bool(int(more)), due=_seconds(soon))
     outcomes += [empty] * (reply.count - len(outcomes))
     failed = tuple(_failure(text.decode()) for text in others)
     return [replace(outcomes[0], failed=failed), *outcomes[1:]] if failed else outcomes
@@ -73,7 +78,8 @@ def read_recovered(reply: Reply) -> list[Outcome[Any]]:
         Outcome(
             Reason.DONE if texts else Reason.EMPTY,
             failed=tuple(_failure(text) for text in texts if text.startswith("!")),
-            returned=tuple(text for text in texts if not text.startswith("!")),
+            returned=tuple(text for text in texts if not text.startswith(("!", "*"))),
+            promoted=tuple(text[1:] for text in texts if text.startswith("*")),
             more=bool(int(more)),
             due=_seconds(soon),
         )
@@ -106,38 +112,86 @@ def _seconds(milliseconds: bytes) -> float | None:
     return int(milliseconds) / 1000 if milliseconds else None
 
 
-def failed_jobs(value: Sequence[bytes], codec: Codec[Any]) -> list[FailedJob[Any]]:
-    """Read the reply of lua/failed.lua."""
-    return [_failed_job(value[at : at + 4], codec) for at in range(0, len(value), 4)]
+def counts(value: Sequence[Any]) -> Counts:
+    """Read the reply of lua/counts.lua."""
+    waiting, delayed, in_flight, failed, retired, capacity, paused, oldest = value
+    return Counts(
+        int(waiting),
+        int(delayed),
+        int(in_flight),
+        int(failed),
+        int(retired),
+        int(capacity) if capacity else None,
+        paused == b"1",
+        _seconds(oldest),
+    )
 
 
-def _failed_job(parts: Sequence[bytes], codec: Codec[Any]) -> FailedJob[Any]:
-    id, record, data, error = parts[0].decode(), *parts[1:]
+def position(value: Sequence[int]) -> Position | None:
+    """Read the reply of lua/position.lua."""
+    return Position(*map(int, value)) if value else None
+
+
+def transitions(value: Sequence[bytes]) -> list[Transition]:
+    """Read the transitions in the reply of lua/history.lua."""
+    found = []
+    for at in range(0, len(value), 5):
+        number, event, id, attempt, worker = (text.decode() for text in value[at : at + 5])
+        time = _moment(int(number.partition("-")[0]))
+        found.append(Transition(time, Event(event), id, int(attempt), worker))
+    return found
+
+
+def views(value: Sequence[bytes], codec: Codec[Any], *, payload: bool) -> list[JobView[Any]]:
+    """Read jobs as lua/lib/view.lua tells them."""
+    return [_view(value[at : at + 5], codec, payload) for at in range(0, len(value), 5)]
+
+
+_STATES = {
+    "1w": Reason.WAITING,
+    "1r": Reason.WAITING,
+    "1d": Reason.DELAYED,
+    "1f": Reason.IN_FLIGHT,
+    "1x": Reason.FAILED,
+}
+
+
+def _view(parts: Sequence[bytes], codec: Codec[Any], payload: bool) -> JobView[Any]:
+    id, record, ends = (part.decode() for part in parts[:3])
     try:
-        # The record is that of lua/lib/record.lua, behind the reason.
-        reason, _, attempt, spent, deaths, limit, _, _, enqueued, changed, _, _, worker = (
-            record.decode().split(" ", 12)
+        # The record is that of lua/lib/record.lua; of a failed job, behind the reason.
+        reason, text = (None, record) if record.startswith("1") else record.split(" ", 1)
+        letter, attempt, spent, deaths, limit, priority, _, enqueued, changed, _, _, worker = (
+            text.split(" ", 11)
         )
-        job: FailedJob[Any] = FailedJob(
+        state, end = _STATES[letter], _moment(int(ends)) if ends.isdecimal() else None
+        view: JobView[Any] = JobView(
             id,
-            None,
+            state,
             attempt=int(attempt),
             spent=int(spent),
             deaths=int(deaths),
             limit=int(limit.rstrip("!")) if limit else None,
-            reason=FailureReason(reason),
-            error=error.decode(),
+            priority=int(priority),
+            enqueued_at=_moment(int(enqueued)),
+            changed_at=_moment(int(enqueued) + int(changed)),
+            due_at=end if state is Reason.DELAYED else None,
+            lease_ends_at=end if state is Reason.IN_FLIGHT else None,
             worker=worker,
-            enqueued_at=_EPOCH + timedelta(milliseconds=int(enqueued)),
-            failed_at=_EPOCH + timedelta(milliseconds=int(enqueued) + int(changed)),
+            error=parts[4].decode(),
+            reason=None if reason is None else FailureReason(reason),
         )
-    except ValueError as error_in_it:
-        raise QueueCorrupt(
-            f"the record of failed job {id!r} cannot be read: {error_in_it}"
-        ) from None
+    except (ValueError, KeyError, OverflowError) as cause:
+        raise QueueCorrupt(f"the record of job {id!r} cannot be read: {cause}") from None
+    if not payload:
+        return view
     try:
-        return replace(job, payload=codec.decode(data))
+        return replace(view, payload=codec.decode(parts[3]))
     except Exception as cause:
-        broken = DecodeError(id, job.attempt, "", data, codec.name, in_flight=False)
+        broken = DecodeError(id, view.attempt, "", parts[3], codec.name, in_flight=False)
         broken.__cause__ = cause
-        return replace(job, undecodable=broken)
+        return replace(view, undecodable=broken)
+
+
+def _moment(milliseconds: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=milliseconds)

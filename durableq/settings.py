@@ -10,8 +10,9 @@ from durableq import arguments
 from durableq.errors import InvalidArgument, QueueCorrupt
 from durableq.models import UNSET, Keep, Settings
 
-FIELDS = ("capacity", "lease", "max_attempts", "keep_count", "keep_age")
+FIELDS = ("capacity", "lease", "max_attempts", "keep_count", "keep_age", "history")
 MAX_CAPACITY = 2**53
+MAX_HISTORY = 1_000_000
 
 
 def check_capacity(capacity: object) -> int | None:
@@ -39,9 +40,17 @@ def stored_texts(**given: Any) -> dict[str, bytes]:
             texts[name] = arguments.lease(value)
         elif name == "max_attempts":
             texts[name] = arguments.limit(value)
+        elif name == "history":
+            texts[name] = _history(value)
         else:
             texts |= _keep(value)
     return texts
+
+
+def _history(value: object) -> bytes:
+    if value is None:
+        return b""
+    return b"%d" % arguments.whole(value, "history", 1, MAX_HISTORY, or_else=", or None")
 
 
 def _keep(value: object) -> dict[str, bytes]:
@@ -76,6 +85,7 @@ def read_settings(queue: str, codec: str, fields: Mapping[str, str]) -> Settings
         None if lease is None else lease / 1000,
         numbers["max_attempts"],
         Keep(numbers["keep_count"], None if age is None else age / 1000),
+        numbers["history"],
     )
 
 

@@ -1,5 +1,5 @@
 -- ack(id, attempt, token ...) -> per item: ok | stale N | why it is not held
--- include: answer holder room
+-- include: answer holder room note
 local failure, answer, meta = begin('capacity')
 if failure then return failure end
 if answer then return split(answer) end
@@ -22,5 +22,6 @@ call('HDEL', JOBS, unpack(acked))
 call('HDEL', PAYLOADS, unpack(acked))
 if #errors > 0 then call('HDEL', ERRORS, unpack(errors)) end
 call('SADD', RETIRED, unpack(acked))
+note('acked', acked, jobs)
 make_room(meta.capacity, before, #acked, time)
 return finish(reply, time)

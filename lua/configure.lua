@@ -10,5 +10,6 @@ call('HSET', META, unpack(ARGV, FIRST))
 for i = FIRST, #ARGV, 2 do
   -- One of those who wait for room is woken, and wakes the next.
   if ARGV[i] == 'capacity' then make_room(tonumber(ARGV[i + 1]) or 2 ^ 53, math.huge, 1, time) end
+  if ARGV[i] == 'history' and ARGV[i + 1] == '' then call('UNLINK', HISTORY) end
 end
 return finish({ 'ok' }, time)

@@ -1,4 +1,5 @@
--- reap() -> {next due (ms), more due, then per job: its id if it waits again, else "!id attempt reason"}
+-- reap() -> {next due (ms), more due, then per job: its id where its lease ended and it waits again, "*id"
+-- where its delay did, "!id attempt reason" where it failed}
 -- include: answer reap
 local MOST = 250
 
@@ -9,10 +10,10 @@ local reply = answer and split(answer)
 if not reply then
   local corrupt, ids, jobs = overdue(time, MOST)
   if corrupt then return corrupt end
-  check_attempts()
-  check_room(meta.capacity)
-  local failures
-  reply, failures = reap(ids, jobs, time, meta)
+  check_reap(meta.capacity)
+  local promoted, failures
+  reply, promoted, failures = reap(ids, jobs, time, meta)
+  for _, id in ipairs(promoted) do reply[#reply + 1] = '*' .. id end
   for _, text in ipairs(failures) do reply[#reply + 1] = text end
   trim(meta, time)
   if #ids > 0 then finish(reply, time) else refuse(reply, 'free') end

@@ -1,5 +1,5 @@
 -- release(id, attempt, token ...) -> per item: ok | stale N | why it is not held
--- include: answer holder bell
+-- include: answer holder bell note
 local failure, answer = begin()
 if failure then return failure end
 if answer then return split(answer) end
@@ -12,6 +12,7 @@ call('LLEN', BELL)
 local time = now()
 
 let_go(held, jobs)
+note('released', held, jobs)
 local records, ranks = {}, {}
 for i, id in ipairs(held) do
   local job = jobs[id]

@@ -1,9 +1,10 @@
--- reserve(woken, lease, limit, worker) -> {jobs, next due (ms), more due, void, then per job: id, attempt,
--- payload, then "!id attempt reason" for each that failed}
--- include: answer held head take reap hand_out
+-- reserve(woken, lease, limit, worker) -> {jobs, next due (ms), more due, void, paused, then per job: id,
+-- attempt, payload, then "!id attempt reason" for each that failed}
+-- include: answer held take reap exhaust hand_out
 local MOST_REAPED = 64
 
-local failure, answer, meta = begin('ghosts', 'sequence', 'lease', 'max_attempts', 'capacity', 'keep_count', 'keep_age')
+local failure, answer, meta =
+  begin('ghosts', 'sequence', 'lease', 'max_attempts', 'capacity', 'keep_count', 'keep_age', 'paused')
 if failure then return failure end
 local woken, default, time = ARGV[FIRST] == '1', tonumber(ARGV[FIRST + 2]), now()
 local claim = { token = LANE .. '.' .. NUMBER, lease = ARGV[FIRST + 1], worker = ARGV[FIRST + 3] }
@@ -14,7 +15,7 @@ if answer then
   -- be an old sending that comes late. What others have cancelled or reaped since is void.
   local ids, jobs, number, failures = held(answer, claim.token)
   local payloads, missing = bodies(ids)
-  return missing or handed_out(ids, jobs, payloads, number - #ids, due(time), false, failures)
+  return missing or handed_out(ids, jobs, payloads, { due(time), 0, number - #ids, meta.paused or 0 }, failures)
 end
 
 -- The limit in force: the job's own, or the queue's, or the caller's.
@@ -22,17 +23,14 @@ local function limit(job)
   return tonumber((string.match(job.limit, '^(%d+)!'))) or meta.max_attempts or default
 end
 
--- First what has expired: those jobs may be waiting when the rest is looked at.
-local corrupt, expired, jobs = overdue(time, MOST_REAPED)
+-- First what has ended: those jobs may be waiting when the rest is looked at.
+local corrupt, ended, jobs = overdue(time, MOST_REAPED)
 if corrupt then return corrupt end
-if #expired > 0 then
-  check_attempts()
-  check_room(meta.capacity)
-end
-local returned, failures = reap(expired, jobs, time, meta)
+if #ended > 0 then check_reap(meta.capacity) end
+local _, _, failures = reap(ended, jobs, time, meta)
 
 local found, payloads
-corrupt, found = look(COUNT, limit)
+corrupt, found = look(meta.paused and 0 or COUNT, limit)
 if not corrupt then payloads, corrupt = bodies(found.ids) end
 if corrupt then return corrupt end
 call('LLEN', BELL)
@@ -41,20 +39,16 @@ if #found.spent > 0 or keeps then
   check_failed()
   check_room(meta.capacity)
 end
-corrupt = take(found, meta.ghosts or 0, #expired + #found.spent == 0)
+corrupt = take(found, meta.ghosts or 0, #ended + #found.spent == 0)
 if corrupt then return corrupt end
 
 for _, text in ipairs(exhaust(found.spent, found.jobs, time, meta)) do failures[#failures + 1] = text end
 if keeps then trim(meta, time) end
 local receipt = hand_out(found.ids, found.jobs, claim, lease and plus(time, lease) or 'inf', limit, time)
 for _, text in ipairs(failures) do receipt[#receipt + 1] = text end
-if #receipt + #returned > 0 then
-  finish(receipt, time)
-else
-  call('HLEN', JOBS)
-  call('HLEN', PAYLOADS)
-  refuse({}, 'free')
-end
-if woken and anything_waits() or #found.ids > 0 and lease and lease < SOON then ring() end
+if #receipt + #ended > 0 then finish(receipt, time) else nothing_to_hand_out() end
+local works_on = woken and not meta.paused and anything_waits()
+if works_on or #found.ids > 0 and lease and lease < SOON then ring() end
 local soon = #found.ids < COUNT and due(time) or '' -- who found enough does not ask
-return handed_out(found.ids, found.jobs, payloads, 0, soon, soon == '0' or found.unfinished, failures)
+local more = (soon == '0' or found.unfinished) and 1 or 0
+return handed_out(found.ids, found.jobs, payloads, { soon, more, 0, meta.paused or 0 }, failures)

@@ -1,9 +1,7 @@
 -- states(id ...) -> {active jobs, per id: waiting | delayed | in_flight | fate}
--- include: holder
-local stored = call('HGET', META, 'format')
-if stored ~= '1' then
-  return redis.error_reply(stored and 'NEWFORMAT ' .. stored or 'NOQUEUE')
-end
+-- include: looking holder
+local failure = looking()
+if failure then return failure end
 local jobs, corrupt = load(ARGV)
 if corrupt then return corrupt end
 local reply = { call('HLEN', JOBS) }

@@ -30,15 +30,13 @@ class Model:
     """
 
     capacity: int | None = None
-    waiting: list[str] = field(default_factory=list)
-    in_flight: list[str] = field(default_factory=list)
-    """As long as they keep their place among the waiting, in that order; so are those released."""
+    order: list[str] = field(default_factory=list)
+    """The active jobs, by when they last joined the waiting or delayed ones."""
+    states: dict[str, str] = field(default_factory=dict)
+    """Of each of them: waiting, released (and so waiting ahead), delayed or in_flight."""
     payloads: dict[str, str] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
     retired: dict[str, str] = field(default_factory=dict)
-    released: list[str] = field(default_factory=list)
-    placed: list[str] = field(default_factory=list)
-    """Those in flight and those released, in their order."""
     failed: list[str] = field(default_factory=list)
     """Those whose records are kept, the oldest failure first."""
     reasons: dict[str, str] = field(default_factory=dict)
@@ -51,6 +49,11 @@ class Model:
     leases: dict[str, float] = field(default_factory=dict)
     terms: dict[str, float] = field(default_factory=dict)
     """For how long those are reserved that do not go by the queue's lease."""
+    dues: dict[str, float] = field(default_factory=dict)
+    """Until when the delayed ones are."""
+    priorities: dict[str, int] = field(default_factory=dict)
+    """Those that are not 0."""
+    paused: bool = False
 
     # What is told, but decides nothing about jobs; and settings.
     errors: dict[str, str] = field(default_factory=dict, compare=False)
@@ -58,30 +61,56 @@ class Model:
     lease: float | None = field(default=None, compare=False)
     max_attempts: int | None = field(default=None, compare=False)
     keep: int | None = field(default=None, compare=False)
-
-    def __post_init__(self) -> None:
-        self.placed = self.placed or [*self.in_flight, *self.released]
+    history: int | None = field(default=None, compare=False)
 
     def copy(self) -> "Model":
-        return Model(**{name: copy(value) for name, value in vars(self).items()})
+        parts = {name: copy(value) for name, value in vars(self).items()}
+        events = parts.pop("events")
+        made = Model(**parts)
+        made.events = events
+        return made
+
+    def __post_init__(self) -> None:
+        self.events: list[tuple[str, str, int, str]] = []
+        """What has happened, to which job, in which attempt, and to which worker."""
+
+    def _note(self, event: str, id: str) -> None:
+        self.events.append((event, id, self.attempts[id], self.workers.get(id, "")))
 
     def state(self) -> tuple[Any, ...]:
-        """Everything as one value."""
-        return tuple(_VALUES.get(type(part), _itself)(part) for part in vars(self).values())
+        """Everything as one value: of the order, as much as is ever asked for."""
+        parts = vars(self) | {"events": (), "order": [*self.those("waiting"), "", *self._others()]}
+        return tuple(_VALUES.get(type(part), _itself)(part) for part in parts.values())
 
-    def active(self) -> list[str]:
-        return [*self.placed, *self.waiting]
+    def those(self, *states: str) -> list[str]:
+        """The jobs in any of these states, in their order."""
+        return [id for id in self.order if self.states[id] in states]
+
+    @property
+    def waiting(self) -> list[str]:
+        return self.those("waiting")
+
+    @property
+    def in_flight(self) -> list[str]:
+        return self.those("in_flight")
+
+    def _others(self) -> list[str]:
+        return self.those("released", "delayed", "in_flight")
+
+    def line(self) -> list[str]:
+        """The jobs that wait, in the order in which they will be reserved."""
+        return sorted(self.those("waiting", "released"), key=self._rank)
+
+    def _rank(self, id: str) -> tuple[int, bool]:
+        return -self.priorities.get(id, 0), self.states[id] != "released"
 
     def spent(self, id: str) -> int:
         return self.attempts[id] - self.unspent.get(id, 0)
 
     def where(self, id: str) -> str:
         """The word for where a job is, or for why it is not active."""
-        if id in self.in_flight:
-            return "in_flight"
-        if id in self.waiting or id in self.released:
-            return "waiting"
-        return self.retired.get(id, "unknown")
+        state = self.states.get(id) or self.retired.get(id, "unknown")
+        return "waiting" if state == "released" else state
 
     # What a queue's methods return
 
@@ -114,6 +143,9 @@ class Model:
     def cancel(self, *args: Any, **kwargs: Any) -> bool:
         return bool(self.run("cancel", *args, **kwargs))
 
+    def reschedule(self, *args: Any, **kwargs: Any) -> bool:
+        return bool(self.run("reschedule", *args, **kwargs))
+
     def reap(self) -> Outcome[str]:
         return self.run("reap")
 
@@ -123,14 +155,25 @@ class Model:
     def redrive_all(self, *, max_attempts: int | None = None) -> int:
         return sum(self.redrive(id, max_attempts=max_attempts) for id in list(self.failed))
 
+    def pause(self) -> bool:
+        was, self.paused = self.paused, True
+        return not was
+
+    def resume(self) -> bool:
+        was, self.paused = self.paused, False
+        return was
+
+    def purge(self) -> int:
+        return sum(self.cancel(id) for id in [*self.those("delayed"), *self.line()])
+
     def purge_failed(self) -> int:
         number = len(self.failed)
         self._forget(number)
         return number
 
     def expire(self, id: str, at: int) -> None:
-        """Let a lease have ended; of two, the lower `at` is the earlier one."""
-        self.leases[id] = at
+        """Let a lease or a delay have ended; of two, the lower `at` is the earlier one."""
+        (self.leases if id in self.leases else self.dues)[id] = at
 
     # The operations
 
@@ -138,17 +181,25 @@ class Model:
         return getattr(self, f"_{name}")(*args, **kwargs)
 
     def _enqueue(
-        self, id: str, payload: str = "", *, max_attempts: int | None = None
+        self,
+        id: str,
+        payload: str = "",
+        *,
+        priority: int = 0,
+        delay: float = 0,
+        max_attempts: int | None = None,
     ) -> Outcome[str]:
-        if id in self.active():
+        if id in self.states:
             return Outcome(Reason.DUPLICATE, same_payload=self.payloads[id] == payload)
         if id in self.retired:
             return Outcome(Reason(self.retired[id]))
         if (full := self._full()) is not None:
             return full
-        self.waiting.append(id)
         self.payloads[id], self.attempts[id] = payload, 0
         self._own(id, max_attempts)
+        self._put(self.priorities, id, priority or None)
+        self._join(id, delay)
+        self._note("enqueued", id)
         return DONE
 
     def _reserve(
@@ -158,23 +209,21 @@ class Model:
         worker: str | None = None,
         max_attempts: int | None = None,
     ) -> Outcome[str]:
-        _, failures = self._recover()
-        for id in [*self.released, *self.waiting]:
+        _, _, failures = self._recover()
+        if self.paused:
+            return Outcome(Reason.PAUSED, failed=tuple(failures), due=self._due())
+        for id in self.line():
             limit = self.limits[id] if id in self.own else self.max_attempts or max_attempts
             self._put(self.limits, id, limit)
             if limit is not None and self.spent(id) >= limit:
                 failures.append(self._failing(id, "exhausted"))
                 continue
-            if id in self.waiting:
-                self.waiting.remove(id)
-                self.placed.append(id)
-            else:
-                self.released.remove(id)
-            self.in_flight = [each for each in self.placed if each not in self.released]
+            self.states[id] = "in_flight"
             self.attempts[id] += 1
             self._put(self.terms, id, lease)
             self._put(self.leases, id, RUNNING if lease or self.lease else None)
             self._put(self.workers, id, worker)
+            self._note("reserved", id)
             self._trim()
             job, attempt = Job(id, self.payloads[id], self.attempts[id]), self.attempts[id]
             return Outcome(Reason.DONE, job=job, attempt=attempt, failed=tuple(failures))
@@ -183,18 +232,26 @@ class Model:
     def _ack(self, id: str, attempt: int, *, mine: bool = True) -> Outcome[str]:
         if (refused := self._refused(id, attempt, mine)) is not None:
             return refused
+        self._note("acked", id)
         self._retire(id, "finished")
         return DONE
 
     def _retry(
-        self, id: str, attempt: int, *, error: str | None = None, mine: bool = True
+        self,
+        id: str,
+        attempt: int,
+        *,
+        delay: float = 0,
+        error: str | None = None,
+        mine: bool = True,
     ) -> Outcome[str]:
         if (refused := self._refused(id, attempt, mine)) is not None:
             return refused
         self._put(self.errors, id, error or self.errors.get(id))
         if self._used_up(id):
             return Outcome(Reason.DONE, failed=(self._failing(id, "exhausted"),))
-        self._wait(id)
+        self._note("retried", id)
+        self._join(id, delay)
         return DONE
 
     def _fail(
@@ -208,8 +265,8 @@ class Model:
     def _release(self, id: str, attempt: int, *, mine: bool = True) -> Outcome[str]:
         if (refused := self._refused(id, attempt, mine)) is not None:
             return refused
-        self.in_flight.remove(id)
-        self.released = [each for each in self.placed if each not in self.in_flight]
+        self._note("released", id)
+        self.states[id] = "released"
         self.unspent[id] = self.unspent.get(id, 0) + 1
         self.leases.pop(id, None)
         self.terms.pop(id, None)
@@ -226,18 +283,32 @@ class Model:
         return DONE
 
     def _cancel(self, id: str) -> Outcome[str]:
-        if id not in self.active():
+        if id not in self.states:
             return Outcome(Reason(self.where(id)))
+        self._note("cancelled", id)
         self._retire(id, "cancelled")
         return DONE
 
+    def _reschedule(
+        self, id: str, *, delay: float | None = None, priority: int | None = None
+    ) -> Outcome[str]:
+        if self.states.get(id, "in_flight") == "in_flight":
+            return Outcome(Reason(self.where(id)))
+        if priority is not None:
+            self._put(self.priorities, id, priority or None)
+        self._note("rescheduled", id)
+        if delay is not None or self.states[id] != "delayed":
+            self._join(id, delay or 0)
+        return DONE
+
     def _reap(self) -> Outcome[str]:
-        returned, failures = self._recover()
+        returned, promoted, failures = self._recover()
         self._trim()
         return Outcome(
-            Reason.DONE if returned or failures else Reason.EMPTY,
+            Reason.DONE if returned or promoted or failures else Reason.EMPTY,
             failed=tuple(failures),
             returned=tuple(returned),
+            promoted=tuple(promoted),
             due=self._due(),
         )
 
@@ -251,7 +322,8 @@ class Model:
         self._put(self.unspent, id, self.attempts[id] or None)
         self.deaths.pop(id, None)
         self._own(id, max_attempts or (self.limits.get(id) if id in self.own else None))
-        self._wait(id)
+        self._join(id)
+        self._note("redriven", id)
         return DONE
 
     # Their parts
@@ -270,31 +342,39 @@ class Model:
     def _used_up(self, id: str) -> bool:
         return id in self.limits and self.spent(id) >= self.limits[id]
 
-    def _recover(self) -> tuple[list[str], list[Failure]]:
-        ended = [id for id in self.in_flight if self.leases.get(id, RUNNING) != RUNNING]
-        returned, failures = [], []
-        for id in sorted(ended, key=lambda id: self.leases[id]):
+    def _recover(self) -> tuple[list[str], list[str], list[Failure]]:
+        times = self.leases | self.dues
+        ended = [id for id in self.order if times.get(id, RUNNING) != RUNNING]
+        returned, promoted, failures = [], [], []
+        for id in sorted(ended, key=lambda id: times[id]):
+            self._note("promoted" if id in self.dues else "expired", id)
+            if id in self.dues:
+                self._join(id)
+                promoted.append(id)
+                continue
             self.deaths[id] = self.deaths.get(id, 0) + 1
             if self._used_up(id):
                 failures.append(self._failing(id, "expired"))
             else:
-                self._wait(id)
+                self._join(id)
                 returned.append(id)
-        return returned, failures
+        return returned, promoted, failures
 
     def _leave(self, id: str) -> None:
-        for place in (self.waiting, self.in_flight, self.released, self.placed):
-            if id in place:
-                place.remove(id)
-        self.leases.pop(id, None)
-        self.terms.pop(id, None)
+        if id in self.states:
+            self.order.remove(id)
+        for facts in (self.states, self.leases, self.terms, self.dues):
+            facts.pop(id, None)
 
-    def _wait(self, id: str) -> None:
+    def _join(self, id: str, delay: float = 0) -> None:
         self._leave(id)
-        self.waiting.append(id)
+        self.order.append(id)
+        self.states[id] = "delayed" if delay else "waiting"
+        self._put(self.dues, id, RUNNING if delay else None)
         self.workers.pop(id, None)
 
     def _failing(self, id: str, reason: str) -> Failure:
+        self._note("failed", id)
         self._leave(id)
         self.failed.append(id)
         self.reasons[id], self.retired[id] = reason, "failed"
@@ -316,31 +396,31 @@ class Model:
             self.failed.remove(id)
         for facts in (self.payloads, self.attempts, self.reasons, self.unspent, self.deaths):
             facts.pop(id, None)
-        for facts in (self.limits, self.errors, self.workers):
+        for facts in (self.limits, self.errors, self.workers, self.priorities):
             facts.pop(id, None)
         self.own.discard(id)
         self.retired[id] = how
 
     def _refused(self, id: str, attempt: int, mine: bool) -> Outcome[str] | None:
-        if id not in self.in_flight:
+        if self.states.get(id) != "in_flight":
             return Outcome(Reason(self.where(id)))
         if self.attempts[id] != attempt or not mine:
             return Outcome(Reason.STALE, attempt=self.attempts[id])
         return None
 
     def _full(self) -> Outcome[str] | None:
-        active, held = len(self.active()), len(self.in_flight)
-        if self.capacity is None or active < self.capacity:
+        if self.capacity is None or len(self.states) < self.capacity:
             return None
-        return Outcome(Reason.FULL, occupancy=Occupancy(active - held, 0, held, self.capacity))
+        numbers = [len(self.line()), len(self.those("delayed")), len(self.those("in_flight"))]
+        return Outcome(Reason.FULL, occupancy=Occupancy(*numbers, self.capacity))
 
     def _due(self) -> float | None:
-        """Whether there is a next lease to end, as `told` has it."""
-        return RUNNING if RUNNING in self.leases.values() else None
+        """Whether there is a lease or a delay that will end, as `told` has it."""
+        return RUNNING if RUNNING in (self.leases | self.dues).values() else None
 
 
 def told(outcome: Outcome[Any]) -> Outcome[Any]:
-    """What a queue answered, without what a model cannot know: when the next lease will end."""
+    """What a queue answered, without what no model knows: when the next lease or delay ends."""
     assert outcome.due is None or outcome.due > 0
     return outcome if outcome.due is None else replace(outcome, due=RUNNING)
 
@@ -353,12 +433,22 @@ def check_hints(
     contents: dict[str, Any],
 ) -> None:
     """What a step that took effect must leave for those who sleep until there is work or room."""
-    comes = name in ("enqueue", "redrive", "release") or (name == "retry" and not outcome.failed)
-    if (comes and outcome) or outcome.returned:
+    comes = name in ("enqueue", "redrive", "release", "retry", "reschedule")
+    waits = before.line() != after.line() and set(after.line()) >= set(before.line())
+    if (comes and outcome and waits) or outcome.returned or outcome.promoted:
         assert contents.get("bell") == [b""], "whoever waits for work hears of it"
-    full = after.capacity is not None and len(before.active()) >= after.capacity
-    if full and len(after.active()) < after.capacity:
+    full = after.capacity is not None and len(before.states) >= after.capacity
+    if full and len(after.states) < after.capacity:
         assert contents.get("room"), "whoever waits for room hears of it"
+
+
+STATES = {"w": "waiting", "r": "waiting", "d": "delayed", "f": "in_flight"}
+"""The letters of the records of active jobs."""
+
+
+def rank(record: list[str], *, released: bool) -> int:
+    """The score in RANKED of a job that waits there."""
+    return -(2 * int(record[5]) + released) * 2**40 + int(record[6])
 
 
 def observed(contents: dict[str, Any]) -> Model:
@@ -382,17 +472,27 @@ def observed(contents: dict[str, Any]) -> Model:
     in_state = lambda *states: by_sequence(id for id in everything if state[id] in states)
 
     # Each job is in exactly one place.
-    order = [id.decode() for part in ("front", "waiting") for id in contents.get(part, [])]
-    ghosts = [id for id in order if id not in records]
-    assert len(order) == len(set(order))
-    assert [id for id in order if id in records] == in_state("w")
-    assert bool(in_state("w")) or not order, "where no job waits in the lists they are empty"
-    assert all(id in cancelled for id in ghosts)
-    assert len(ghosts) == int(meta.get("ghosts", 0))
-    ranks = {member[id]: int(records[id][6]) - 2**40 for id in in_state("r")}
-    assert scored("ranked") == ranks
-    leases = scored("leases")
+    lists = [text.decode() for part in ("front", "waiting") for text in contents.get(part, [])]
+    places = [member[id] for id in in_state("w")]
+    assert len(lists) == len(set(lists))
+    assert lists == sorted(lists)
+    assert [text for text in lists if text in places] == places
+    assert places or not lists, "where no job waits in the lists they are empty"
+    assert len(lists) - len(places) == int(meta.get("ghosts", 0))
+    ranked = scored("ranked")
+    priority = {id: int(record[5]) for id, record in everything.items()}
+    assert sorted(ranked) == [member[id] for id in in_state("r")]
+    released = {
+        id for id in in_state("r") if ranked[member[id]] == rank(records[id], released=True)
+    }
+    for id in in_state("r"):
+        assert id in released or ranked[member[id]] == rank(records[id], released=False)
+        assert id in released or priority[id] != 0
+    assert all(priority[id] == 0 for id in in_state("w"))
+    leases, dues = scored("leases"), scored("delayed")
     assert sorted(leases) == [member[id] for id in in_state("f")]
+    assert sorted(dues) == [member[id] for id in in_state("d")]
+    states = {id: "released" if id in released else STATES[state[id]] for id in in_state(*STATES)}
     assert not records.keys() & failures.keys()
     assert in_state("x") == by_sequence(failures)
     moments = {member[id]: int(record[7]) + int(record[8]) for id, record in failures.items()}
@@ -410,23 +510,23 @@ def observed(contents: dict[str, Any]) -> Model:
     assert marks | plain <= retired
     assert failures.keys() <= marks
     assert not retired & records.keys()
-    assert not {"delayed", "headers", "workers", "history"} & contents.keys()
+    assert not {"headers", "workers"} & contents.keys()
     assert len(contents.get("bell", [])) <= 1
     assert len(contents.get("room", [])) <= 64
 
     model = Model(
         number("capacity"),
-        in_state("w"),
-        in_state("f"),
+        in_state(*STATES),
+        states,
         payloads,
-        released=in_state("r"),
-        placed=in_state("f", "r"),
         failed=[name[13:] for name in scored("failed")],
         reasons={id: record[12] for id, record in failures.items()},
         errors=errors,
         lease=int(meta["lease"]) / 1000 if meta.get("lease") else None,
         max_attempts=number("max_attempts"),
         keep=number("keep_count"),
+        history=number("history"),
+        paused=bool(number("paused")),
     )
     for id, record in everything.items():
         attempt, spent, deaths = map(int, record[1:4])
@@ -444,6 +544,7 @@ def observed(contents: dict[str, Any]) -> Model:
         assert state[id] in "fx" or not record[11], "a worker only of who is, or was, in flight"
         model.attempts[id] = attempt
         end = leases.get(member[id], math.inf)
+        due = dues.get(member[id])
         for facts, value, usual in (
             (model.unspent, attempt - spent, 0),
             (model.deaths, deaths, 0),
@@ -451,6 +552,8 @@ def observed(contents: dict[str, Any]) -> Model:
             (model.workers, record[11], ""),
             (model.terms, int(record[10] or 0) / 1000, 0),
             (model.leases, end if end < FAR else RUNNING, RUNNING if end == math.inf else None),
+            (model.dues, due if due is None or due < FAR else RUNNING, None),
+            (model.priorities, priority[id], 0),
         ):
             if value != usual:
                 facts[id] = value

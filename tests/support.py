@@ -111,6 +111,7 @@ def dump(raw: redis.Redis, keys: tuple[bytes, ...]) -> dict[str, Any]:
         b"list": lambda key: pipe.lrange(key, 0, -1),
         b"set": pipe.smembers,
         b"zset": lambda key: pipe.zrange(key, 0, -1, withscores=True),
+        b"stream": pipe.xrange,
     }
     for key in keys:
         pipe.type(key)

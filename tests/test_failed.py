@@ -13,10 +13,10 @@ from support import Backend, Lab
 from durableq import (
     JSON,
     DecodeError,
-    FailedJob,
     FailureReason,
     InvalidArgument,
     Job,
+    JobView,
     Keep,
     Outcome,
     Queue,
@@ -84,8 +84,10 @@ def test_a_record_tells_everything_about_the_job(lab: Lab) -> None:
     assert queue.fail("a", 2, error="second") is True
 
     (job,) = queue.failed()
-    assert job == FailedJob(
+    assert job == JobView(
         id="a",
+        state=Reason.FAILED,
+        priority=0,
         payload="A",
         attempt=2,
         spent=2,
@@ -95,7 +97,7 @@ def test_a_record_tells_everything_about_the_job(lab: Lab) -> None:
         error="second",
         worker="w2",
         enqueued_at=job.enqueued_at,
-        failed_at=job.failed_at,
+        changed_at=job.failed_at,
     )
     second = timedelta(seconds=1)  # the server's clock has its own idea of a millisecond
     assert start - second < job.enqueued_at <= job.failed_at < datetime.now(UTC) + second
@@ -123,9 +125,9 @@ def test_the_newest_come_first_and_pages_join_without_a_seam(lab: Lab) -> None:
         assert [job.id for job in queue.failed(start, count)] == newest[start : start + count]
     assert [job.id for job in queue.failed(start=5, count=3)] == newest[5:8]
     assert queue.failed(300) == queue.failed(0, 0) == queue.failed(2**53, 2**53) == []
-    assert queue.failed(7)[0] == FailedJob(
+    assert queue.failed(7)[0] == JobView(
         **{
-            **{name: getattr(queue.failed(7, 1)[0], name) for name in FailedJob.__slots__},
+            **{name: getattr(queue.failed(7, 1)[0], name) for name in JobView.__slots__},
             "payload": newest[7].upper(),
             "error": f"no {newest[7]}",
         }

@@ -38,7 +38,7 @@ def run(code: str, folder: Path) -> str:
 
 
 def test_the_readmes_examples_run_as_printed(tmp_path: Path) -> None:
-    first, asynchronous, failing = blocks("python")
+    first, asynchronous, failing, looking = blocks("python")
     assert len([line for line in first.splitlines() if line.strip()]) <= 15
 
     assert run(first, tmp_path) == "sending to ada@example.org\nFalse\n"
@@ -46,6 +46,7 @@ def test_the_readmes_examples_run_as_printed(tmp_path: Path) -> None:
     assert run(asynchronous, tmp_path) == "True\n"
     for _ in range(2):
         assert run(failing, tmp_path) == "welcome-19 rejected no such mailbox\n"
+    assert run(looking, tmp_path) == "['urgent', 'usual']\n2 2\nwaiting 2\n"
 
 
 def test_the_readmes_job_for_the_container_is_one(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ IDS = st.sampled_from([f"j{i}" for i in range(5)])
 LIMITS = st.sampled_from([None, 1, 2])
 LEASES = st.sampled_from([None, 3600])
 ERRORS = st.sampled_from([None, "broken", "broken again"])
+DELAYS = st.sampled_from([None, 0, 3600])
+PRIORITIES = st.sampled_from([0, 0, 0, 5, -5])
 ENDINGS = st.sampled_from(["ack", "retry", "fail", "release", "extend"])
 
 
@@ -41,6 +43,7 @@ class Machine(RuleBasedStateMachine):
         lease=LEASES,
         max_attempts=LIMITS,
         keep=st.sampled_from([None, None, 0, 2]),
+        history=st.sampled_from([None, 20]),
     )
     def start(self, capacity: int | None, **others: Any) -> None:
         self.raw = self.backend.client()
@@ -85,9 +88,15 @@ class Machine(RuleBasedStateMachine):
             assert after == self.before
         self.before = after
 
-    @rule(id=IDS, payload=st.text(max_size=5), max_attempts=LIMITS)
-    def enqueue(self, id: str, payload: str, max_attempts: int | None) -> None:
-        self.compare("enqueue", id, payload, max_attempts=max_attempts)
+    @rule(
+        id=IDS,
+        payload=st.text(max_size=5),
+        priority=PRIORITIES,
+        delay=DELAYS,
+        max_attempts=LIMITS,
+    )
+    def enqueue(self, id: str, payload: str, **kwargs: Any) -> None:
+        self.compare("enqueue", id, payload, **kwargs)
 
     @rule(
         target=jobs,
@@ -99,13 +108,28 @@ class Machine(RuleBasedStateMachine):
         job = self.compare("reserve", **kwargs)
         return multiple() if job is None else job
 
-    @rule(job=consumes(jobs), verb=ENDINGS, with_token=st.booleans(), error=ERRORS, lease=LEASES)
+    @rule(
+        job=consumes(jobs),
+        verb=ENDINGS,
+        with_token=st.booleans(),
+        error=ERRORS,
+        lease=LEASES,
+        delay=DELAYS,
+    )
     def settle(
-        self, job: Any, verb: str, with_token: bool, error: str | None, lease: float | None
+        self,
+        job: Any,
+        verb: str,
+        with_token: bool,
+        error: str | None,
+        lease: float | None,
+        delay: float | None,
     ) -> None:
         kwargs: dict[str, Any] = {"token": job.token} if with_token else {}
         if verb in ("retry", "fail"):
             kwargs["error"] = error
+        if verb == "retry":
+            kwargs["delay"] = delay
         if verb == "extend":
             kwargs["lease"] = lease
         self.compare(verb, job.id, job.attempt, **kwargs)
@@ -122,23 +146,36 @@ class Machine(RuleBasedStateMachine):
     def cancel(self, id: str) -> None:
         self.compare("cancel", id)
 
-    @precondition(lambda self: self.model.leases)
+    @rule(id=IDS, delay=DELAYS, priority=st.none() | PRIORITIES)
+    def reschedule(self, id: str, delay: float | None, priority: int | None) -> None:
+        if delay is not None or priority is not None:
+            self.compare("reschedule", id, delay=delay, priority=priority)
+
+    def times(self) -> dict[str, tuple[str, bytes, float]]:
+        """Of each job with a lease or a delay: the part that holds it, its member, its end."""
+        return {
+            member[13:].decode(): (part, member, end)
+            for part in ("leases", "delayed")
+            for member, end in self.before.get(part, [])
+        }
+
+    @precondition(lambda self: self.model.leases or self.model.dues)
     @rule(data=st.data(), at=st.integers(1, 3))
     def expire(self, data: Any, at: int) -> None:
-        id = data.draw(st.sampled_from(sorted(self.model.leases)))
+        id = data.draw(st.sampled_from(sorted(self.model.leases | self.model.dues)))
         self.model.expire(id, at)
-        members = [member for member, _ in self.before["leases"] if member[13:] == id.encode()]
-        self.raw.zadd(self.key("leases"), {members[0]: at})
+        part, member, _ = self.times()[id]
+        self.raw.zadd(self.key(part), {member: at})
         self.before = self.dump()
 
-    @precondition(lambda self: RUNNING in self.model.leases.values())
+    @precondition(lambda self: RUNNING in (self.model.leases | self.model.dues).values())
     @rule()
     def expire_all(self) -> None:
         """As after a night in which nobody worked."""
-        for member, end in self.before["leases"]:
+        for id, (part, member, end) in self.times().items():
             if end != float("inf"):
-                self.raw.zadd(self.key("leases"), {member: 2})
-                self.model.expire(member[13:].decode(), 2)
+                self.raw.zadd(self.key(part), {member: 2})
+                self.model.expire(id, 2)
         self.before = self.dump()
 
     @rule()
@@ -185,18 +222,25 @@ class Machine(RuleBasedStateMachine):
         """A batch is as if its operations were run one after another."""
         batch: list[Operation] = []
         expected: list[Any] = []
-        name = data.draw(st.sampled_from(["reserve", "ack", "retry", "fail", "release", "cancel"]))
+        verbs = ["reserve", "ack", "retry", "fail", "release", "cancel", "reschedule"]
+        name = data.draw(st.sampled_from(verbs))
         # That a record is dropped at once is seen by the next call, not by the rest of the batch.
         if name != "reserve" and self.model.keep is not None:
             return
+        before = self.model.state()
         for _ in range(data.draw(st.integers(2, 4))):
             args: tuple[Any, ...] = ()
+            kwargs: dict[str, Any] = {}
             if name != "reserve":
-                id = data.draw(st.sampled_from([*self.model.active(), "j0", "j1"]))
+                id = data.draw(st.sampled_from([*self.model.order, "j0", "j1"]))
                 attempt = self.model.attempts.get(id, 1)
-                args = (id,) if name == "cancel" else (id, attempt)
-            batch.append(getattr(operations, name)(*args))
-            expected.append(self.model.run(name, *args))
+                args = (id,) if name in ("cancel", "reschedule") else (id, attempt)
+            if name in ("retry", "reschedule"):
+                kwargs["delay"] = data.draw(st.sampled_from([0, 3600]))
+            if name == "reschedule":
+                kwargs["priority"] = data.draw(st.none() | PRIORITIES)
+            batch.append(getattr(operations, name)(*args, **kwargs))
+            expected.append(self.model.run(name, *args, **kwargs))
         outcomes = self.queue.execute(batch)
         if name == "reserve":
             # The first of them tells of all that had used up their attempts.
@@ -206,7 +250,7 @@ class Machine(RuleBasedStateMachine):
         else:
             assert outcomes == expected
         after = self.dump()
-        if not any(outcomes) and not outcomes[0].failed:
+        if self.model.state() == before and not any(outcomes):
             assert after == self.before
         self.before = after
 
@@ -227,9 +271,56 @@ class Machine(RuleBasedStateMachine):
             ]
         ]
         assert listed == expected
+        self.look_around()
         assert self.queue.wait_for(id, timeout=0) == self.model.where(id)
-        assert self.queue.join(timeout=0) == (not self.model.active())
+        assert self.queue.join(timeout=0) == (not self.model.order)
         assert self.dump() == self.before
+
+    def look_around(self) -> None:
+        model, queue = self.model, self.queue
+        counts = queue.counts()
+        in_order = {"waiting": model.line(), "failed": model.failed[::-1]}
+        for state in ("delayed", "in_flight"):
+            times = {id: (end, member) for id, (_, member, end) in self.times().items()}
+            in_order[state] = sorted(model.those(state), key=lambda id: times[id])
+        for state, ids in in_order.items():
+            whole = queue.jobs(state, payload=True)
+            assert ([job.id for job in whole.jobs], whole.next) == (ids, None)
+            first = queue.jobs(state, count=2)
+            rest = queue.jobs(state, after=first.next) if first.next else None
+            assert [job.id for job in (*first.jobs, *(rest.jobs if rest else ()))] == ids
+            assert getattr(counts, state) == len(ids)
+            for job in whole.jobs:
+                assert (job.state, job.payload) == (state, model.payloads[job.id])
+                assert job.priority == model.priorities.get(job.id, 0)
+                assert (job.attempt, job.spent) == (model.attempts[job.id], model.spent(job.id))
+                assert job == queue.get(job.id, payload=True)
+                assert (job.due_at is not None) == (state == "delayed")
+                assert (job.lease_ends_at is not None) == (job.id in model.leases)
+        assert [job.id for job in queue.peek(3)] == model.line()[:3]
+        assert (counts.oldest is None) == (not model.line())
+        assert (counts.retired, counts.capacity) == (len(model.retired), model.capacity)
+        assert counts.paused == model.paused
+        for id in (*model.retired, *model.order, "never"):
+            position = queue.position(id)
+            assert (position is None) == (id not in model.line())
+            if position is not None:
+                assert position.at_least <= model.line().index(id) <= position.at_most
+            assert (queue.get(id) is None) == (id not in (*model.order, *model.failed))
+        told = [(each.event, each.id, each.attempt, each.worker) for each in queue.history()]
+        assert told == (model.events[-model.history :] if model.history else [])
+
+    @rule()
+    def pause(self) -> None:
+        self.changed(self.queue.pause(), self.model.pause())
+
+    @rule()
+    def resume(self) -> None:
+        self.changed(self.queue.resume(), self.model.resume())
+
+    @rule()
+    def purge(self) -> None:
+        self.changed(self.queue.purge(), self.model.purge())
 
     @rule()
     def hear(self) -> None:

@@ -78,48 +78,59 @@ def test_every_operation_has_its_script_and_every_script_its_caller() -> None:
     made = {operations.enqueue("a"), operations.reserve(), operations.ack("a", 1)}
     made |= {operations.retry("a", 1), operations.fail("a", 1), operations.release("a", 1)}
     made |= {operations.extend("a", 1), operations.cancel("a"), operations.reap()}
-    made |= {operations.redrive("a")}
+    made |= {operations.redrive("a"), operations.reschedule("a", delay=0)}
     others = {"open", "settings", "configure", "destroy"}
     others |= {"states", "failed", "redrive_all", "purge_failed"}
+    others |= {"counts", "get", "jobs", "position", "history", "pause", "purge"}
 
     assert {operation.kind for operation in made} | others == set(NAMES)
 
 
 # The differential test: the same calls on the same states, on each server.
 
+KEPT = 9_999_999_999_999
+"""A moment in milliseconds that no test sees: promised room is kept, a lease runs."""
+
+LATER = str(KEPT)
 HEADER = ("lane", "1", "", "f")
 ARGUMENTS: dict[str, list[tuple[str, ...]]] = {
-    "open": [("text", "0", "", "", "", ""), ("json", "1", "3", "", "2", "")],
+    "open": [("text", "0", "", "", "", "", ""), ("json", "1", "3", "", "2", "", "9")],
     "settings": [()],
     "destroy": [()],
     "states": [(), ("waits", "free", "held", "done", "gone", "bad", "lost", "never")],
     "failed": [("0", "100"), ("1", "1")],
+    "counts": [()],
+    "get": [(id, "1") for id in ("waits", "low", "held", "later", "bad")] + [("gone", "")],
+    "position": [(id,) for id in ("waits2", "high", "low", "free", "held", "never")],
+    "jobs": [
+        *((state, "", "100", "") for state in ("waiting", "delayed", "in_flight", "failed")),
+        *(("waiting", after, "2", "1") for after in ("0 8", "-2199023255542 10", "3 3")),
+        ("failed", "1500000000007 2", "1", "1"),
+        ("in_flight", "7 5", "9", "1"),
+    ],
+    "history": [("", "100"), ("1500000000000-1", "1")],
+    "pause": [(*HEADER, "1", "1"), (*HEADER, "1", "")],
+    "purge": [
+        (*HEADER, "1", "delayed", "-", ""),
+        (*HEADER, "1", "waiting", "-", ""),
+        (*HEADER, "1", "waiting", "0 8", "1796059354001"),
+    ],
     "configure": [
         (*HEADER, "1", "capacity", "10"),
-        (*HEADER, "1", "capacity", "", "lease", "1000", "keep_count", "1"),
+        (*HEADER, "1", "capacity", "", "lease", "1000", "keep_count", "1", "history", ""),
     ],
     "enqueue": [
-        (*HEADER, "1", "0", "new", "", "payload"),
-        (*HEADER, "3", "1", "waits", "", "p", "new", "2", "p", "new", "", "q"),
+        (*HEADER, "1", "0", "new", "", "0", "", "payload"),
+        (*HEADER, "2", "1", *("waits", "", "0", "", "p"), *("new", "2", "0", "", "p")),
+        (*HEADER, "2", "0", *("n1", "", "5", "", "p"), *("n1", "", "0", "+0", "q")),
+        (*HEADER, "2", "0", *("n1", "", "-1", "+1000", "p"), *("n2", "", "0", LATER, "p")),
         (
-            *HEADER,
-            "5",
-            "0",
-            "done",
-            "",
-            "p",
-            "gone",
-            "",
-            "",
-            "bad",
-            "",
-            "",
-            "n1",
-            "",
-            "",
-            "n2",
-            "",
-            "",
+            *(*HEADER, "5", "0"),
+            *("done", "", "0", "", "p"),
+            *("gone", "", "0", "", ""),
+            *("bad", "", "0", "", ""),
+            *("n1", "", "0", "", ""),
+            *("n2", "", "0", "", ""),
         ),
     ],
     "reserve": [
@@ -134,15 +145,27 @@ ARGUMENTS: dict[str, list[tuple[str, ...]]] = {
         (*HEADER, "2", "runs", "2", "other.2", "lapsed", "1", ""),
     ],
     "retry": [
-        (*HEADER, "1", "held", "1", "", "error"),
-        (*HEADER, "2", "held", "1", "", "", "held", "1", "", "again"),
-        (*HEADER, "2", "gone", "1", "", "", "waits", "1", "", ""),
-        (*HEADER, "2", "runs", "2", "", "", "last", "1", "", "at its limit"),
+        (*HEADER, "1", "held", "1", "", "error", ""),
+        (*HEADER, "1", "held", "1", "", "error", "+60000"),
+        (*HEADER, "2", *("held", "1", "", "", LATER), *("held", "1", "", "again", "")),
+        (*HEADER, "2", *("gone", "1", "", "", ""), *("waits", "1", "", "", "")),
+        (*HEADER, "2", *("runs", "2", "", "", "+1"), *("last", "1", "", "at its limit", "+1")),
     ],
     "fail": [
-        (*HEADER, "1", "held", "1", "", "error"),
-        (*HEADER, "3", "runs", "2", "", "", "runs", "2", "", "", "last", "1", "", "again"),
-        (*HEADER, "2", "free", "1", "", "", "runs", "1", "", ""),
+        (*HEADER, "1", "held", "1", "", "error", ""),
+        (
+            *(*HEADER, "3"),
+            *("runs", "2", "", "", ""),
+            *("runs", "2", "", "", ""),
+            *("last", "1", "", "again", ""),
+        ),
+        (*HEADER, "2", *("free", "1", "", "", ""), *("runs", "1", "", "", "")),
+    ],
+    "reschedule": [
+        (*HEADER, "1", "waits", "+1000", ""),
+        (*HEADER, "3", *("later", "", "7"), *("free", "", "0"), *("due", "+0", "")),
+        (*HEADER, "3", *("waits", "", "3"), *("waits", LATER, ""), *("waits", "+0", "0")),
+        (*HEADER, "3", *("held", "+1", ""), *("gone", "", "1"), *("never", "1", "1")),
     ],
     "release": [
         (*HEADER, "1", "held", "1", ""),
@@ -158,6 +181,7 @@ ARGUMENTS: dict[str, list[tuple[str, ...]]] = {
     "cancel": [
         (*HEADER, "1", "held"),
         (*HEADER, "4", "waits", "waits", "gone", "never"),
+        (*HEADER, "3", "later", "high", "low"),
         (*HEADER, "4", "free", "runs", "bad", "lost"),
     ],
     "reap": [(*HEADER, "1")],
@@ -180,21 +204,18 @@ HEADERS = [
 ]
 
 
-KEPT = 9_999_999_999_999
-"""A moment in milliseconds that no test sees: promised room is kept, a lease runs."""
-
-
 def state(raw: redis.Redis, *, expired: bool = True) -> None:
     """Put a state with something of everything on a server."""
     raw.delete(*KEYS)
     key = dict(zip(PARTS, KEYS, strict=True))
-    settings = {"lease": "", "max_attempts": "3", "keep_count": "", "keep_age": ""}
-    counters = {"sequence": "10", "ghosts": "1"}
+    settings = {"lease": "", "max_attempts": "3", "keep_count": "", "keep_age": "", "history": "9"}
+    counters = {"sequence": "20", "ghosts": "1"}
     raw.hset(
-        key["meta"], mapping={"format": "1", "codec": "text", "capacity": "9"} | settings | counters
+        key["meta"],
+        mapping={"format": "1", "codec": "text", "capacity": "13"} | settings | counters,
     )
-    raw.rpush(key["front"], "gone")
-    raw.rpush(key["waiting"], "waits", "waits2")
+    raw.rpush(key["front"], "0000000000000gone")
+    raw.rpush(key["waiting"], "0000000000008waits", "0000000000009waits2")
     jobs = {
         "waits": "1w 3 3 0 5 0 8 1796059354123 15   ",  # the limit in force is used up
         "waits2": "1w 0 0 0 4! 0 9 1796059354999 0   ",
@@ -203,12 +224,19 @@ def state(raw: redis.Redis, *, expired: bool = True) -> None:
         "runs": "1f 2 2 1 3 0 4 1796059354001 5 other.2  ",
         "lapsed": "1f 1 1 0 3 0 5 1796059354001 5 other.3  ",
         "last": "1f 1 1 0 1! 0 6 1796059354001 5 other.4  ",
+        "high": "1r 0 0 0  2 10 1796059354001 0   ",
+        "low": "1r 0 0 0  -2 11 1796059354001 0   ",
+        "later": "1d 0 0 0  0 12 1796059354001 0   ",
+        "due": "1d 1 1 0  1 13 1796059354001 0   ",
     }
     raw.hset(key["jobs"], mapping=jobs)
     ends = {"3held": float("inf"), "4runs": KEPT}
     ends |= {"5lapsed": 7, "6last": 6} if expired else {"5lapsed": KEPT, "6last": KEPT}
     raw.zadd(key["leases"], {f"000000000000{member}": end for member, end in ends.items()})
-    raw.zadd(key["ranked"], {"0000000000007free": 7 - 2**40})
+    ranks = {"07free": 7 - 2**40, "10high": 10 - 4 * 2**40, "11low": 11 + 4 * 2**40}
+    raw.zadd(key["ranked"], {f"00000000000{member}": rank for member, rank in ranks.items()})
+    dues = {"12later": KEPT, "13due": 6 if expired else KEPT}
+    raw.zadd(key["delayed"], {f"00000000000{member}": due for member, due in dues.items()})
     raw.hset(key["payloads"], mapping=dict.fromkeys(jobs, "") | {"waits2": "two", "held": "\0"})
     raw.hset(key["errors"], mapping={"waits": "broken", "bad": "bad"})
     failures = {
@@ -220,6 +248,9 @@ def state(raw: redis.Redis, *, expired: bool = True) -> None:
     raw.hset(key["payloads"], mapping={"bad": "of bad", "worse": ""})
     raw.sadd(key["retired"], "done", "gone", "bad", "worse", "lost")
     raw.sadd(key["cancelled"], "gone", "!bad", "!worse", "!lost")
+    for number in (1, 2):
+        words = {"event": "failed", "id": "bad", "attempt": "1", "worker": ""}
+        raw.xadd(key["history"], words, id=f"1500000000000-{number}")
     raw.hset(key["receipts"], "old", "7 1796059354999 f ok,duplicate same")
     raw.rpush(key["room"], "1")
     raw.rpush(key["promised"], "1", KEPT)
@@ -231,8 +262,8 @@ def test_the_state_is_one_that_the_model_knows(servers: list[redis.Redis]) -> No
 
         model = observed(dump(raw, KEYS))
 
-        assert model.waiting == ["waits", "waits2"]
-        assert model.released == ["free"]
+        assert model.line() == ["high", "free", "waits", "waits2", "low"]
+        assert model.dues == {"later": RUNNING, "due": 6}
         assert model.failed == ["bad", "worse"]
         assert model.leases == {"runs": RUNNING, "lapsed": 7, "last": 6}
 
@@ -263,25 +294,33 @@ def run(raw: redis.Redis, name: str, args: tuple[str, ...]) -> tuple[Any, dict[s
     if name in ("reserve", "reap") and isinstance(reply, list):
         at = 1 if name == "reserve" else 0
         reply[at] = b"T" if len(reply[at]) > 1 else reply[at]  # when the next lease ends
-    if name == "failed" and isinstance(reply, list):
-        reply[1::4] = [timeless(text, (8, 9)) for text in reply[1::4]]
+    if name == "purge" and isinstance(reply, list) and len(reply) == 4:
+        reply[3] = "T" if args[-1] == "" else reply[3]
+    if name == "counts" and isinstance(reply, list):
+        reply[-1] = "T"
     contents = dump(raw, KEYS)
     for part, times in (("jobs", (7, 8)), ("failures", (8, 9)), ("receipts", (1,))):
         if isinstance(contents.get(part), dict):
             for id, text in contents[part].items():
-                contents[part][id] = timeless(text, times)
-    for part in ("failed", "leases"):
+                contents[part][id] = UNTIL.sub(rb"\1,T", timeless(text, times))
+    for part in ("failed", "leases", "delayed"):
         if isinstance(contents.get(part), list):
             known = (float("inf"), KEPT)
             contents[part] = sorted(
                 (member, score if score < 10**12 or score in known else "T")
                 for member, score in contents[part]
             )
+    if isinstance(contents.get("history"), list):
+        contents["history"] = [words for _, words in contents["history"]]
     for part in ("room", "promised"):
         if isinstance(contents.get(part), list):
             known = (b"1", b"%d" % KEPT)
             contents[part] = [time if time in known else "T" for time in contents[part]]
     return reply, contents
+
+
+UNTIL = re.compile(rb"(,-|,[^,]+ \d+),\d{13}$")
+"""In the receipt of a purge: the moment of the first of its calls."""
 
 
 def timeless(text: bytes, times: tuple[int, ...]) -> bytes:
@@ -356,7 +395,9 @@ def test_beside_expired_leases_a_wrong_type_leaves_everything_or_a_complete_reap
                 whole = {key: value for key, value in after.items() if key != part}
                 model = observed(whole if right is None else whole | {part: right})
                 assert model.leases == {"runs": RUNNING}
-                assert model.waiting == ["waits", "waits2", "lapsed"]
+                line = ["high", "due", "free", "waits", "waits2", "lapsed", "low"]
+                assert model.line() == line
+                assert model.dues == {"later": RUNNING}
                 assert model.failed == ["bad", "worse", "last"]
             results.append((reply, contents))
 

@@ -2,9 +2,10 @@
 
 Breadth first from the empty queue, to closure within bounds: see `SPACES`. A state is what the
 plain model says, and what the lists look like, ghosts included; it is put back on the server by
-RESTORE of the keys' own dumps. From each, every operation is run, and every lease is let end, and
-must answer and leave what the model says; a refused one must leave every key, to the byte, as it
-was. No time passes: a lease that runs ends in the far future; one that has ended did so in 1970.
+RESTORE of the keys' own dumps. From each, every operation is run, and every lease and delay is let
+end, and must answer and leave what the model says; a refused one must leave every key, to the byte,
+as it was. No time passes: a lease or delay that runs ends in the far future; one that has ended did
+so in 1970.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +21,10 @@ from durableq import Queue, operations
 from durableq.keys import PARTS
 
 LATER = 4_000_000_000_000
-"""In milliseconds; every lease that runs is given this end."""
+"""In milliseconds; every lease or delay that runs is given this end."""
+
+MOST_GHOSTS = 2
+"""States with more of them are reached, and not gone on from: a job may be rescheduled for ever."""
 
 Step = tuple[str, tuple[Any, ...], dict[str, Any]]
 
@@ -33,8 +37,9 @@ class Space:
     ids: tuple[str, ...]
     capacity: int | None
     most_attempts: int
-    own: tuple[int | None, ...] = (None,)
-    """Limits that a job is enqueued with."""
+    enqueues: tuple[dict[str, Any], ...] = ({},)
+    retries: tuple[dict[str, Any], ...] = ({},)
+    reschedules: tuple[dict[str, Any], ...] = ()
     reserves: tuple[dict[str, Any], ...] = ({"lease": 3600},)
     redrives: tuple[dict[str, Any], ...] = ({},)
     ends: tuple[int, ...] = (1,)
@@ -45,9 +50,11 @@ class Space:
     def all(self) -> list[Step]:
         some = (*self.ids, "never")
         attempts = range(self.most_attempts + 2)
+        kinds = {"ack": ({},), "fail": ({},), "release": ({},), "extend": ({"lease": 3600},)}
         held = [
-            (verb, (id, attempt), {"lease": 3600} if verb == "extend" else {})
-            for verb in ("ack", "retry", "fail", "release", "extend")
+            (verb, (id, attempt), kwargs)
+            for verb, several in (kinds | {"retry": self.retries}).items()
+            for kwargs in several
             for id in some
             for attempt in attempts
         ]
@@ -56,13 +63,10 @@ class Space:
             ("redrive_all", (), {}),
             ("purge_failed", (), {}),
             *(("reserve", (), kwargs) for kwargs in self.reserves),
-            *(
-                ("enqueue", (id, id.upper()), {"max_attempts": own})
-                for id in self.ids
-                for own in self.own
-            ),
+            *(("enqueue", (id, id.upper()), kwargs) for id in self.ids for kwargs in self.enqueues),
             *(("cancel", (id,), {}) for id in some),
             *(("redrive", (id,), kwargs) for id in some for kwargs in self.redrives),
+            *(("reschedule", (id,), kwargs) for id in some for kwargs in self.reschedules),
             *(("expire", (id, end), {}) for id in self.ids for end in self.ends),
             *held,
         ]
@@ -76,7 +80,7 @@ class Space:
         model = state.copy()
         for step in self.all:
             name, args, kwargs = step
-            if name == "expire" and args[0] not in state.leases:
+            if name == "expire" and args[0] not in state.leases | state.dues:
                 continue
             if name in ("redrive_all", "purge_failed", "expire"):
                 answer = getattr(model, name)(*args)
@@ -94,15 +98,42 @@ class Space:
 SPACES = [
     *(Space(f"capacity-{number}", ("a", "b"), number, 2) for number in (0, 1)),
     Space("two-ids", ("a", "b"), 2, 2, settings={"max_attempts": 2}),
-    Space("two-ends", ("a", "b"), None, 1, ends=(1, 2), own=(None, 1)),
+    Space("two-ends", ("a", "b"), None, 1, ends=(1, 2), enqueues=({}, {"max_attempts": 1})),
     Space(
         "one-id-deep",
         ("a",),
         1,
         4,
-        own=(None, 2),
+        enqueues=({}, {"max_attempts": 2}),
         reserves=({}, {"lease": 3600}, {"lease": 3600, "max_attempts": 1}),
         redrives=({}, {"max_attempts": 1}),
+    ),
+    Space(
+        "one-id-later",
+        ("a",),
+        1,
+        3,
+        enqueues=({}, {"priority": 1}, {"delay": 3600}, {"priority": -1, "delay": 3600}),
+        retries=({}, {"delay": 3600}),
+        reschedules=({"delay": 0}, {"delay": 3600}, {"priority": 0}, {"priority": -1}),
+    ),
+    Space(
+        "two-ids-later",
+        ("a", "b"),
+        None,
+        1,
+        ends=(1, 2),
+        enqueues=({}, {"delay": 3600}),
+        retries=({"delay": 3600},),
+        reschedules=({"delay": 0}, {"delay": 3600}),
+    ),
+    Space(
+        "two-ranks",
+        ("a", "b"),
+        2,
+        1,
+        enqueues=({}, {"priority": 1}, {"priority": -1}),
+        reschedules=({"priority": 0}, {"priority": 1}, {"priority": -1}),
     ),
 ]
 
@@ -125,8 +156,13 @@ def restore(raw: redis.Redis, keys: tuple[bytes, ...], saved: Snapshot) -> None:
 
 
 def shape(contents: dict[str, Any]) -> tuple[Any, ...]:
-    """What the model does not see: ghosts in the lists."""
-    return tuple(tuple(contents.get(part, ())) for part in ("front", "waiting"))
+    """What the model does not see: where in the lists ghosts are, and of whom."""
+    places = [(id, text.split(b" ", 7)) for id, text in contents.get("jobs", {}).items()]
+    live = {words[6].zfill(13) + id for id, words in places if words[0] == b"1w"}
+    return tuple(
+        tuple((text[13:], text in live) for text in contents.get(part, ()))
+        for part in ("front", "waiting")
+    )
 
 
 class Search:
@@ -156,7 +192,8 @@ class Search:
                 if seen not in self.states:
                     self.states.add(seen)
                     self.models.add(seen[0])
-                    frontier.append((model, snapshot(self.raw, self.keys)))
+                    if sum(not stands for part in seen[1] for _, stands in part) <= MOST_GHOSTS:
+                        frontier.append((model, snapshot(self.raw, self.keys)))
                 restore(self.raw, self.keys, saved)
             self.refusals(state, refused)
             assert snapshot(self.raw, self.keys) == saved, (state, "a refused one changed it")
@@ -173,9 +210,10 @@ class Search:
         key = dict(zip(PARTS, self.keys, strict=True))
         context = (state, step)
         if name == "expire":
-            leases = self.raw.zrange(key["leases"], 0, -1)
-            mine = [member for member in leases if member[13:].decode() == args[0]]
-            self.raw.zadd(key["leases"], {mine[0]: args[1]})
+            part = key["leases" if args[0] in state.leases else "delayed"]
+            members = self.raw.zrange(part, 0, -1)
+            mine = [member for member in members if member[13:].decode() == args[0]]
+            self.raw.zadd(part, {mine[0]: args[1]})
         elif name in ("redrive_all", "purge_failed"):
             assert getattr(self.queue, name)() == answer, context
         else:
@@ -186,12 +224,11 @@ class Search:
         if name not in ("redrive_all", "purge_failed", "expire"):
             check_hints(name, outcome, state, model, contents)
 
-        running = {
-            member: LATER for member, end in contents.get("leases", []) if FAR < end < float("inf")
-        }
         pipe = self.raw.pipeline(transaction=False)
-        if running:
-            pipe.zadd(key["leases"], running)
+        for part in ("leases", "delayed"):
+            for member, end in contents.get(part, []):
+                if FAR < end < float("inf"):
+                    pipe.zadd(key[part], {member: LATER})
         pipe.delete(key["bell"], key["room"])  # each step must ring by itself
         pipe.execute()
         return contents
@@ -211,7 +248,7 @@ class Search:
                 assert told(outcome) == answer, (state, step)
 
 
-LONG = ("two-ids", "two-ends")
+LONG = ("two-ids", "two-ends", "two-ids-later", "two-ranks")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 -- hand_out: waiting jobs become reserved ones
--- include: attempts
+-- include: attempts note
 
 -- hand_out(ids, jobs, claim, ends, limit, time) -> receipt: puts waiting jobs, taken from where they
 -- waited, in flight
@@ -18,5 +18,6 @@ local function hand_out(ids, jobs, claim, ends, limit, time)
   end
   call('HSET', JOBS, unpack(records))
   call('ZADD', LEASES, unpack(leases))
+  note('reserved', ids, jobs)
   return receipt
 end

@@ -1,5 +1,5 @@
 -- held: what a reserve answers, now or again
--- include: jobs
+-- include: jobs answer
 
 -- held(answer, token) -> ids, {id: job}, how many were answered, failures: of what was answered in
 -- the first run, what the claim token still holds
@@ -32,12 +32,19 @@ local function bodies(ids)
   return payloads
 end
 
--- handed_out(ids, {id: job}, payloads, void, next due, more due, failures): the reply
-local function handed_out(ids, jobs, payloads, void, soon, more, failures)
-  local reply = { #ids, soon, more and 1 or 0, void }
+-- handed_out(ids, {id: job}, payloads, {next due, more due, void, paused}, failures): the reply
+local function handed_out(ids, jobs, payloads, facts, failures)
+  local reply = { #ids, unpack(facts) }
   for i, id in ipairs(ids) do
-    reply[3 * i + 2], reply[3 * i + 3], reply[3 * i + 4] = id, jobs[id].attempt, payloads[i]
+    reply[3 * i + 3], reply[3 * i + 4], reply[3 * i + 5] = id, jobs[id].attempt, payloads[i]
   end
   for _, text in ipairs(failures) do reply[#reply + 1] = text end
   return reply
+end
+
+-- nothing_to_hand_out(): checks what the reserve of a job would, and leaves a receipt if it must
+local function nothing_to_hand_out()
+  call('HLEN', JOBS)
+  call('HLEN', PAYLOADS)
+  refuse({}, 'free')
 end

@@ -22,7 +22,7 @@ end
 
 -- claims(width, becomes) -> error reply, reply, ids held, {id: job}, {id: item}: checks all items, of
 -- `width` arguments that begin with id, attempt and token. A job that is held is given the state
--- `becomes(job)`, which is the reason to refuse it to a later item of the same batch.
+-- `becomes(job, at)`, which is the reason to refuse it to a later item of the same batch.
 local function claims(width, becomes)
   local ids, reply, held, items = {}, {}, {}, {}
   for i = 1, COUNT do ids[i] = ARGV[FIRST + width * (i - 1)] end
@@ -35,7 +35,7 @@ local function claims(width, becomes)
     reply[i] = why or 'ok'
     if not why then
       held[#held + 1], items[id] = id, i
-      job.state = becomes(job)
+      job.state = becomes(job, at)
     end
   end
   return nil, reply, held, jobs, items

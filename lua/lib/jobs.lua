@@ -15,9 +15,15 @@ local function load(ids)
   return jobs
 end
 
--- member(id, job): a job in LEASES, RANKED or FAILED. Equal scores sort by member, hence by sequence.
+-- member(id, job): a job in a list or a sorted set. Equal scores sort by member, hence by sequence.
 local function member(id, job)
   return string.rep('0', 13 - #job.sequence) .. job.sequence .. id
+end
+
+-- stands(text, job): whether this member of a list is where the job waits. It is given a new sequence
+-- whenever it joins one, so what it leaves behind there, a ghost, never counts again.
+local function stands(text, job)
+  return job and job.state == 'w' and tonumber(string.sub(text, 1, 13)) == tonumber(job.sequence)
 end
 
 -- ids_of(members): the ids of such
@@ -28,7 +34,9 @@ local function ids_of(members)
 end
 
 -- rank(job, released): its score in RANKED, which goes before the lists where it is negative. What is
--- released goes before all else of its priority.
+-- released goes before all else of its priority; each has a span of its own.
+local SPAN = 1099511627776 -- 2^40
+
 local function rank(job, released)
-  return string.format('%.0f', -(2 * job.priority + (released and 1 or 0)) * 1099511627776 + job.sequence)
+  return string.format('%.0f', -(2 * job.priority + (released and 1 or 0)) * SPAN + job.sequence)
 end

@@ -15,15 +15,23 @@ local function read(text)
   }
 end
 
+-- listed_as(text): the sequence in a record, where it is that of a job that waits in a list
+local function listed_as(text)
+  return string.match(text, '^1w %d+ %d+ %d+ %d*!? %-?%d+ (%d+)')
+end
+
 local function write(job)
   return '1' .. job.state .. ' ' .. job.attempt .. ' ' .. job.spent .. ' ' .. job.deaths .. ' '
     .. job.limit .. ' ' .. job.priority .. ' ' .. job.sequence .. ' ' .. job.enqueued .. ' '
     .. job.changed .. ' ' .. job.token .. ' ' .. job.lease .. ' ' .. job.worker
 end
 
--- fresh(limit, sequence, time): the record of a new waiting job, with a limit of its own unless it is ''
-local function fresh(limit, sequence, time)
-  return '1w 0 0 0 ' .. limit .. (limit ~= '' and '!' or '') .. ' 0 ' .. sequence .. ' ' .. time .. ' 0   '
+-- fresh(limit, priority, time): a new job, with a limit of its own unless that is ''
+local function fresh(limit, priority, time)
+  return {
+    attempt = '0', spent = '0', deaths = '0', limit = limit == '' and '' or limit .. '!',
+    priority = priority, enqueued = time,
+  }
 end
 
 local function plus(text, n)

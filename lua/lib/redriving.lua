@@ -1,5 +1,5 @@
 -- redriving: failed jobs wait again: with their attempt numbers, payload and history, and a fresh budget
--- include: holder failed bell vacancy
+-- include: holder failed join vacancy note
 
 -- redriven(ids, limits, capacity, time) -> error reply, reply per id, how many were
 local function redriven(ids, limits, capacity, time)
@@ -7,8 +7,7 @@ local function redriven(ids, limits, capacity, time)
   local active, corrupt = load(ids)
   if corrupt then return corrupt end
   check_failed()
-  call('LLEN', WAITING)
-  call('LLEN', BELL)
+  check_join()
   local room = vacancy(capacity, false, #ids, time)
 
   local reply, back, jobs, members, marks = {}, {}, {}, {}, {}
@@ -22,7 +21,7 @@ local function redriven(ids, limits, capacity, time)
     elseif not job then
       return redis.error_reply('CORRUPT the record of failed job ' .. id .. ' cannot be read: ' .. records[i])
     elseif room and room <= #back then
-      reply[i] = full(capacity, #back)
+      reply[i] = full(capacity, #back, 0)
     else
       reply[i] = 'ok'
       back[#back + 1], jobs[id] = id, job
@@ -32,20 +31,13 @@ local function redriven(ids, limits, capacity, time)
   end
   if #back == 0 then return nil, reply, 0 end
 
-  local sequence, texts = call('HINCRBY', META, 'sequence', #back) - #back, {}
-  for i, id in ipairs(back) do
-    local job = jobs[id]
-    job.state, job.sequence, job.spent, job.deaths, job.worker = 'w', plus(sequence, i), '0', '0', ''
-    job.changed = plus(time, -job.enqueued)
-    texts[2 * i - 1], texts[2 * i] = id, write(job)
-  end
-  call('HSET', JOBS, unpack(texts))
-  call('RPUSH', WAITING, unpack(back))
+  for _, id in ipairs(back) do jobs[id].spent, jobs[id].deaths = '0', '0' end
+  join(back, jobs, time)
+  note('redriven', back, jobs)
   call('ZREM', FAILED, unpack(members))
   call('HDEL', FAILURES, unpack(back))
   call('SREM', RETIRED, unpack(back))
   call('SREM', CANCELLED, unpack(marks))
-  ring()
   take_room(room and room - #back, false, time)
   return nil, reply, #back
 end

@@ -18,15 +18,18 @@ local function receipt_of(lane)
 end
 
 local neighbors -- some other lanes, where this one is new
+local noted -- how many transitions are kept, if any: see note
 
 -- begin(field, ...) -> error reply, answer of the first run, {field: number}: those of META asked for
 local function begin(...)
-  local stored, meta = call('HMGET', META, 'format', ...), {}
+  local stored, meta = call('HMGET', META, 'format', 'history', ...), {}
   if stored[1] ~= '1' then
     return redis.error_reply(stored[1] and 'NEWFORMAT ' .. stored[1] or 'NOQUEUE')
   end
-  for i = 2, #stored do
-    local field = select(i - 1, ...)
+  noted = tonumber(stored[2] or nil)
+  if noted then call('XLEN', HISTORY) end
+  for i = 3, #stored do
+    local field = select(i - 2, ...)
     local counter = field == 'sequence' or field == 'ghosts'
     local text = stored[i] or field == 'capacity' and '?' or '0'
     if not string.find(text, counter and '^%d+$' or '^%d*$') then

@@ -1,5 +1,5 @@
 -- take: taking from the waiting jobs what was looked at
--- include: keys
+-- include: head
 
 -- take(found, ghosts, alone) -> error reply: removes it from the lists and RANKED, and the ghosts
 -- among it; where ghosts are all that is left, those, too. Where it is `unfinished`, and `alone` all
@@ -7,7 +7,7 @@
 local function take(found, ghosts, alone)
   local used, met, again = found.used, found.met, found.unfinished and alone
   if met > ghosts then
-    return redis.error_reply('CORRUPT there are waiting ids whose jobs are missing')
+    return LOST
   end
   local left = ghosts > 0 and call('LLEN', FRONT) + call('LLEN', WAITING) - used[FRONT] - used[WAITING]
   if #found.ranked > 0 and not again then call('ZREM', RANKED, unpack(found.ranked)) end
@@ -21,7 +21,8 @@ local function take(found, ghosts, alone)
   if met > 0 then call('HINCRBY', META, 'ghosts', -met) end
   if again then
     for i = #found.ids, 1, -1 do
-      if found.jobs[found.ids[i]].state == 'w' then call('LPUSH', FRONT, found.ids[i]) end
+      local id = found.ids[i]
+      if found.jobs[id].state == 'w' then call('LPUSH', FRONT, member(id, found.jobs[id])) end
     end
     return redis.error_reply('AGAIN cancelled jobs stood before the waiting ones')
   end

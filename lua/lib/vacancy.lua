@@ -12,9 +12,10 @@ local function vacancy(capacity, woken, wanted, time)
   return room - math.max(0, promised(time) - (own and 1 or 0)), own
 end
 
--- full(capacity, more) -> the answer to a job for which there is no room, once `more` have come
-local function full(capacity, more)
-  local active, delayed, in_flight = call('HLEN', JOBS) + more, call('ZCARD', DELAYED), call('ZCARD', LEASES)
+-- full(capacity, more, later) -> the answer to a job for which there is no room, once `more` have come, of
+-- which so many are delayed
+local function full(capacity, more, later)
+  local active, delayed, in_flight = call('HLEN', JOBS) + more, call('ZCARD', DELAYED) + later, call('ZCARD', LEASES)
   return string.format('full %.0f %.0f %.0f %.0f', active - delayed - in_flight, delayed, in_flight, capacity)
 end
 

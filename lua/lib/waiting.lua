@@ -1,28 +1,28 @@
 -- waiting: the order of the waiting jobs is FRONT, then WAITING
--- include: keys
+-- include: jobs
 --
--- Cancelling a waiting job leaves its id behind as a ghost, counted in META: whoever meets it drops
--- it. A ghost cannot become a job again, since a retired id never comes back. Where no job waits the
--- lists are empty.
+-- A waiting job that is cancelled or rescheduled leaves a ghost behind (see `stands`), counted in META:
+-- whoever meets it drops it. Where no job waits the lists are empty.
 local STEP = 128
 
--- drop_ghosts(front, behind, ghosts): once they are many, a step of dropping them: ids move from the
+-- drop_ghosts(front, behind, ghosts): once they are many, a step of dropping them: jobs move from the
 -- head of WAITING to the tail of FRONT, and when WAITING is used up FRONT takes its place and the
--- walk starts over. -> ids in FRONT, in WAITING, ghosts left; nothing where it must not go on
+-- walk starts over. -> members of FRONT, of WAITING, ghosts left; nothing where it must not go on
 local function drop_ghosts(front, behind, ghosts)
   if behind == 0 then
     call('RENAME', FRONT, WAITING)
     front, behind = 0, front
   end
-  local ids = call('LRANGE', WAITING, 0, STEP - 1)
-  local known, kept = call('HMGET', JOBS, unpack(ids)), {}
-  for i, id in ipairs(ids) do
-    if known[i] then kept[#kept + 1] = id end
+  local some, kept = call('LRANGE', WAITING, 0, STEP - 1), {}
+  local records = call('HMGET', JOBS, unpack(ids_of(some)))
+  for i, text in ipairs(some) do
+    local sequence = records[i] and listed_as(records[i])
+    if sequence and tonumber(sequence) == tonumber(string.sub(text, 1, 13)) then kept[#kept + 1] = text end
   end
-  if #ids - #kept > ghosts then return end -- jobs are missing: reserve will tell
-  call('LPOP', WAITING, #ids)
+  if #some - #kept > ghosts then return end -- jobs are missing: reserve will tell
+  call('LPOP', WAITING, #some)
   if #kept > 0 then call('RPUSH', FRONT, unpack(kept)) end
-  return front + #kept, behind - #ids, ghosts - #ids + #kept
+  return front + #kept, behind - #some, ghosts - #some + #kept
 end
 
 -- leave_ghosts(front, behind, ghosts, steps): counts the ghosts, and drops some while they are many

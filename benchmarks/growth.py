@@ -1,0 +1,185 @@
+"""What calls cost as a queue grows: server time of single calls, and what is left behind.
+
+`python benchmarks/growth.py [--jobs N]` starts its own server and prints the table of
+docs/growth.md: microseconds of server time of single calls, as the server's slow log has them, on
+queues of N / 100, N / 10 and N waiting jobs (N is a million). Then what must not grow, or stall.
+It takes about five minutes, and 600 MB of memory, for a million.
+"""
+
+import argparse
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import redis
+from core import PAYLOAD, server
+
+from durableq import Queue, operations
+from durableq.keys import PARTS
+
+MOST_SAMPLES = 1000
+
+
+def say(text: str) -> None:
+    """Tell what is going on."""
+    print(f"  {text:<70}", end="\r", file=sys.stderr, flush=True)
+
+
+def chunks(every: Iterable[Any], size: int = 16_000) -> Iterator[list[Any]]:
+    rest = iter(every)
+    while chunk := list(islice(rest, size)):
+        yield chunk
+
+
+class Meter:
+    """The server time of script calls, each of them."""
+
+    def __init__(self, raw: redis.Redis) -> None:
+        self.raw = raw
+        raw.config_set("slowlog-max-len", 10**6)
+
+    def measure(self, *calls: Callable[[], object]) -> list[float]:
+        """Run calls; return the microseconds of server time of each script call, in order."""
+        self.raw.config_set("slowlog-log-slower-than", 0)
+        self.raw.slowlog_reset()
+        for call in calls:
+            call()
+        self.raw.config_set("slowlog-log-slower-than", -1)
+        log = self.raw.slowlog_get(10**6)
+        return sorted(each["duration"] for each in log if each["command"].startswith(b"EVALSHA"))
+
+
+def told(times: list[float]) -> str:
+    return f"{times[len(times) // 2]:.0f} / {times[len(times) * 99 // 100]:.0f} / {times[-1]:.0f}"
+
+
+def filled(url: str, number: int, **settings: Any) -> Queue[str]:
+    """Return a queue with that many waiting jobs."""
+    queue = Queue(redis=url, **settings)
+    done = 0
+    for chunk in chunks(range(number)):
+        queue.execute([operations.enqueue(f"job-{at:016d}", PAYLOAD) for at in chunk])
+        done += len(chunk)
+        say(f"{number:,} waiting jobs: {done:,} enqueued")
+    return queue
+
+
+def single_calls(url: str, meter: Meter, number: int) -> dict[str, str]:
+    """Return the times of every operation on a queue of this many waiting jobs."""
+    queue = filled(url, number)
+    chance, samples = random.Random(1), min(MOST_SAMPLES, number // 20)
+    ids = [f"job-{at:016d}" for at in chance.sample(range(number // 2, number), 4 * samples)]
+    held: list[Any] = []
+    at = iter(range(10**9))
+    kinds: dict[str, Callable[[], object]] = {
+        "enqueue": lambda: queue.enqueue(f"new-{next(at)}", PAYLOAD),
+        "cancel, a random job": lambda: queue.cancel(ids.pop()),
+        "reschedule, a random job to another priority": lambda: queue.reschedule(
+            ids.pop(), priority=chance.randrange(-9, 10)
+        ),
+        "reschedule, a random job to the tail": lambda: queue.reschedule(ids.pop(), delay=0),
+        "reserve": lambda: held.append(queue.reserve(lease=3600)),
+        "extend": lambda: queue.extend(chance.choice(held).id, 1, 60),
+        "retry": lambda: queue.retry((job := held.pop()).id, job.attempt),
+        "retry, with a delay": lambda: queue.retry((job := held.pop()).id, job.attempt, delay=60),
+        "ack": lambda: queue.ack((job := held.pop()).id, job.attempt),
+        "counts": queue.counts,
+        "get": lambda: queue.get(ids[-1]),
+        "position, of a random job": lambda: queue.position(chance.choice(ids)),
+        "peek(10)": lambda: queue.peek(10),
+        "jobs, a page of 100": lambda: queue.jobs("waiting"),
+    }
+    found = {}
+    for name, call in kinds.items():
+        say(f"{number:,} waiting jobs: {name}")
+        many = samples // 4 if "retry" in name or name == "ack" else samples
+        found[name] = told(meter.measure(*[call] * many))
+    queue.destroy()
+    return found
+
+
+def rounds(url: str, raw: redis.Redis, number: int, parked: int) -> str:
+    """Enqueue and cancel a job, again and again; tell what is left of it."""
+    queue = filled(url, parked, capacity=parked + 10)
+    most = 0
+    keys = dict(zip(PARTS, queue._definition.keys, strict=True))
+    for chunk in chunks(range(number), 4000):
+        steps = [
+            (operations.enqueue(f"r-{at}", PAYLOAD), operations.cancel(f"r-{at}")) for at in chunk
+        ]
+        assert all(queue.execute([operation for pair in steps for operation in pair]))
+        most = max(most, raw.llen(keys["waiting"]) + raw.llen(keys["front"]))
+        say(f"{chunk[-1] + 1:,} rounds of enqueue and cancel behind {parked:,} jobs")
+    left = {part: raw.memory_usage(key, samples=0) or 0 for part, key in keys.items()}
+    retired = left["retired"] + left["cancelled"]
+    others = sum(left.values()) - retired - left["jobs"] - left["payloads"]
+    queue.destroy()
+    return (
+        f"{number:,} rounds of enqueue and cancel behind {parked:,} waiting jobs: at most {most:,} "
+        f"members in the lists; {retired / 1e6:.1f} MB of retired ids, {others / 1e6:.2f} MB in "
+        "lists, receipts and settings"
+    )
+
+
+def drained(queue: Queue[str], meter: Meter, number: int) -> str:
+    """Reserve so many jobs, one at a time."""
+    times: list[float] = []
+    for chunk in chunks(range(number), 5000):
+        times += meter.measure(*[lambda: queue.execute(operations.reserve())] * len(chunk))
+        say(f"{chunk[-1] + 1:,} jobs reserved")
+    return told(sorted(times))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=1_000_000, metavar="N")
+    number = parser.parse_args().jobs
+    sizes = [number // 100, number // 10, number]
+    with server() as (url, _), redis.Redis.from_url(url) as raw:
+        meter = Meter(raw)
+        tables = [single_calls(url, meter, size) for size in sizes]
+        lines = [
+            "Server time of one call in microseconds: median / 99th percentile / most.",
+            "",
+            "| call | " + " | ".join(f"{size:,} waiting" for size in sizes) + " |",
+            "|---|" + "---:|" * len(sizes),
+            *(f"| {name} | " + " | ".join(t[name] for t in tables) + " |" for name in tables[0]),
+            "",
+            f"- {rounds(url, raw, number, 0)}.",
+            f"- {rounds(url, raw, number // 10, number // 100)}.",
+        ]
+
+        queue = filled(url, number)
+        ids = [f"job-{at:016d}" for at in range(number)]
+        random.Random(2).shuffle(ids)
+        times: list[float] = []
+        for chunk in chunks(ids[: number - 10], 5000):
+            times += meter.measure(
+                lambda ids=chunk: queue.execute([operations.cancel(id) for id in ids])
+            )
+            say(f"cancelling all but ten: {len(times) * 250:,}")
+        lines.append(
+            f"- All but ten of {number:,} jobs cancelled in random order, in batches of 250: "
+            f"{told(sorted(times))}; then the ten reserved: {drained(queue, meter, 10)}."
+        )
+        queue.destroy()
+
+        queue = Queue(redis=url)
+        due = number // 10
+        for chunk in chunks(range(due)):
+            queue.execute([operations.enqueue(f"d-{at}", delay=3600) for at in chunk])
+        key = queue._definition.keys[PARTS.index("delayed")]
+        for chunk in chunks(raw.zrange(key, 0, -1)):
+            raw.zadd(key, dict.fromkeys(chunk, 1))
+        lines.append(
+            f"- {due:,} delayed jobs due at once, reserved one by one: "
+            f"{drained(queue, meter, due)}."
+        )
+        queue.destroy()
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
