@@ -78,8 +78,8 @@ class Model:
         self.events.append((event, id, self.attempts[id], self.workers.get(id, "")))
 
     def state(self) -> tuple[Any, ...]:
-        """Everything as one value: of the order, as much as is ever asked for."""
-        parts = vars(self) | {"events": (), "order": [*self.those("waiting"), "", *self._others()]}
+        """Everything as one value, but what has happened."""
+        parts = vars(self) | {"events": ()}
         return tuple(_VALUES.get(type(part), _itself)(part) for part in parts.values())
 
     def those(self, *states: str) -> list[str]:
@@ -93,9 +93,6 @@ class Model:
     @property
     def in_flight(self) -> list[str]:
         return self.those("in_flight")
-
-    def _others(self) -> list[str]:
-        return self.those("released", "delayed", "in_flight")
 
     def line(self) -> list[str]:
         """The jobs that wait, in the order in which they will be reserved."""
