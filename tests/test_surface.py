@@ -11,6 +11,8 @@ from durableq.async_client import AsyncClient
 from durableq.client import Client
 
 PAIRS = [(Queue, AsyncQueue), (Client, AsyncClient)]
+BOOLS = ("enqueue", "ack", "retry", "fail", "release", "extend", "cancel", "redrive")
+BOOLS += ("reschedule", "pause", "resume")
 TWINS = {"__aenter__": "__enter__", "__aexit__": "__exit__"}
 
 
@@ -62,5 +64,5 @@ def test_what_is_public_is_documented(name: str) -> None:
 
 
 def test_the_bools_are_bools_by_their_annotations() -> None:
-    for name in ("enqueue", "ack", "retry", "fail", "release", "extend", "cancel", "redrive"):
+    for name in BOOLS:
         assert inspect.signature(getattr(Queue, name)).return_annotation is bool
