@@ -19,17 +19,20 @@ test-all: test test-slow test-servers test-python ## the long tests, too, every 
 test-slow: .venv/.dev ## the long tests alone
 	@$(BIN)/pytest -n 3 -m slow
 
-# The whole contract on every server over RESP3, on the newest and the oldest over RESP2, too; with
-# the older clients, which differ in what they resend and how they parse, on one server each.
+# The whole contract once on every server, over one of the protocols; and on one server each with the
+# older clients, which differ in what they resend and how they parse. `pytest --servers=all` takes
+# both protocols everywhere.
+ONCE := valkey-9.1-resp2 or valkey-8.1-resp3 or redis-6.2-resp2 or redis-7.0-resp3 or redis-8.2-resp3
 test-servers: .venv/.dev .matrix/.servers ## the contract on every server and every redis-py here
-	@$(BIN)/pytest -n 3 --servers=all -k "resp3 or valkey-9.1 or redis-6.2"
+	@$(BIN)/pytest -n 3 --servers=all -k "$(ONCE)"
 	@PYTHONPATH="$(CURDIR)/.matrix/redis-7" DURABLEQ_TEST_CLIENT=7 \
 	  $(BIN)/pytest -n 3 --servers=valkey-9.1 -k resp3
 	@PYTHONPATH="$(CURDIR)/.matrix/redis-6" DURABLEQ_TEST_CLIENT=6 \
-	  $(BIN)/pytest -n 3 --servers=redis-6.2 -k resp2
+	  $(BIN)/pytest -n 3 --servers=redis-6.2 -k resp3
 
 # The newest Python here beside that of .venv, without the tests of what no Python can change: what
-# fakeredis does, and what the scripts do.
+# fakeredis and the scripts do, and what AsyncQueue does as well as Queue.
+PYTHONIC := not fake and not test_scripts.py and not test_search.py and (async or not sync-embedded)
 test-python: .venv/.dev ## the test suite on the newest other Python on PATH
 	@for python in 3.14 3.13 3.12 3.11; do \
 	  if $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$$python')" \
@@ -38,7 +41,7 @@ test-python: .venv/.dev ## the test suite on the newest other Python on PATH
 	  venv=.matrix/python-$$python; \
 	  [ -e $$venv/bin/pytest ] || python$$python -m venv $$venv || exit 1; \
 	  $$venv/bin/python $(PIP) -c constraints.txt -e '.[dev]' || exit 1; \
-	  exec $$venv/bin/pytest -n 3 -m "not slow" -k "not fake and not test_scripts.py"; \
+	  exec $$venv/bin/pytest -n 3 -m "not slow" -k "$(PYTHONIC)"; \
 	done; \
 	echo "another Python: SKIPPED, there is none from 3.11 to 3.14"
 

@@ -64,6 +64,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = {item for item in items if "backend" not in getattr(item, "fixturenames", ())}
         config.hook.pytest_deselected(items=list(others))
         items[:] = [item for item in items if item not in others]
+    for item in items:
+        # Each of both is in the fast suite with another partner.
+        if "async-fake" in item.name or (
+            "far" in getattr(item, "fixturenames", ()) and "async" in item.name
+        ):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_configure(config: pytest.Config) -> None:

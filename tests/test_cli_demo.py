@@ -166,6 +166,7 @@ def test_sixty_files_survive_the_death_of_the_server(demo, files):
     assert sum(map(int, shares[1].split(", "))) == 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 3])
 def test_a_few_files_suffice(demo, files, number):
     assert all_is_well(demo.run(files(number)), number)
@@ -210,6 +211,7 @@ def test_a_file_name_that_is_not_utf_8_is_no_obstacle(demo, files):
     assert all_is_well(demo.run(folder), 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["[red]x ümläut", "[x[/b]"])
 def test_a_folder_is_shown_as_it_is_called(demo, tmp_path, name):
     folder = tmp_path / name
@@ -253,6 +255,7 @@ STOPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "moment"), STOPS.values(), ids=STOPS)
 def test_stopped_in_the_middle_it_ends_without_noise_and_leaves_nothing(
     demo, files, number, moment
@@ -284,6 +287,7 @@ def test_stopped_in_the_middle_of_long_jobs_it_ends_soon(demo, files):
         assert time.monotonic() - start < 8
 
 
+@pytest.mark.slow
 @needs_proc
 def test_killed_itself_it_leaves_no_workers_that_wait_for_ever(demo, files):
     folder = files(2)

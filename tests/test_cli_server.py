@@ -155,6 +155,7 @@ def test_status_says_what_there_is_to_know(enter, home):
     assert "it runs until `durableq server stop`" in run("status")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["with spaces", "ümläut 🦀", "a?b#c%41", "long" * 30])
 def test_the_url_leads_to_the_server_whatever_its_directory_is_called(enter, short_folder, name):
     home = short_folder / name

@@ -165,6 +165,7 @@ def test_a_second_process_finds_the_server_of_the_first(enter, home, one, other)
     assert starts(home) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["nothing", "a server that was killed"])
 def test_twenty_processes_at_once_get_one_server_and_leave_none(enter, home, before):
     if before != "nothing":

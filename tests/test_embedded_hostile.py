@@ -158,6 +158,7 @@ def test_a_lock_that_is_forgotten_is_let_go(home):
     assert Home(home).lock() is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_the_processes_of_a_pool_leave_it_too(home, short_folder, method):
     (short_folder / "pooled.py").write_text(
@@ -337,6 +338,7 @@ def is_in(process: Path, home: Path) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lock", "pid", "server", "leaving", "log"])
 def test_a_file_of_ours_that_is_lost_while_the_server_runs_lets_no_second_one_in(enter, home, name):
     user = enter()

@@ -248,7 +248,7 @@ class Search:
                 assert told(outcome) == answer, (state, step)
 
 
-LONG = ("two-ids", "two-ends", "two-ids-later", "two-ranks")
+LONG = ("one-id-later", "two-ids", "two-ends", "two-ids-later", "two-ranks")
 
 
 @pytest.mark.parametrize(

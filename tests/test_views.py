@@ -161,7 +161,7 @@ def test_peek_is_what_reserve_will_hand_out(lab: Lab) -> None:
     assert [queue.reserve().id for _ in range(3)] == ["high", "w1", "w2"]
 
 
-@pytest.mark.parametrize("count", [1, 7, 99, 100, 101, 500])
+@pytest.mark.parametrize("count", [7, 100, 101])
 @pytest.mark.parametrize("state", STATES)
 def test_pages_join_without_a_seam(lab: Lab, state: str, count: int) -> None:
     queue = lab.queue()
