@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -295,14 +294,12 @@ def test_the_published_scenarios_pass(request, file, kind):
 
 
 @pytest.mark.slow
-def test_two_thousand_scenarios_of_the_published_size_take_less_than_half_a_minute(tmp_path):
+def test_two_thousand_scenarios_of_the_published_size_pass(tmp_path):
     lines = PUBLISHED[1].read_text().splitlines()
     many = tmp_path / "many.ndjson"
     many.write_text("\n".join((lines * 7)[:2000]))
-    start = time.monotonic()
     done = run("--check", many)
     assert (done.returncode, done.stdout) == (0, "")
-    assert time.monotonic() - start < 30
 
 
 def test_each_failing_line_is_told_with_its_first_difference(server, write):
