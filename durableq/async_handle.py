@@ -1,6 +1,7 @@
 """AsyncHandle: handle.py for asyncio. What it says there holds here."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Iterable
@@ -225,32 +226,60 @@ class AsyncHandle(Generic[T]):
     ) -> None:
         """Release jobs, and what a call in doubt has reserved: nobody will hear of them.
 
-        Goes on even if it is cancelled itself, for a time that is bounded.
+        Goes on in the background if it is cancelled itself, for a time that is bounded.
         """
         if not releases and doubt is None:
             return
-        task = asyncio.ensure_future(self._releasing(releases, doubt))
-        _RELEASING.add(task)
-        task.add_done_callback(_RELEASING.discard)
-        await asyncio.shield(task)
+        started = asyncio.Event()
+        task: asyncio.Task[None] | None = None
+        while not started.is_set():
+            # One that is cancelled before its first step, as asyncio.run does to whatever there is
+            # when it ends, does nothing: then another one is made.
+            if task is None or task.done():
+                task = asyncio.ensure_future(self._releasing(releases, doubt, started))
+                _RELEASING.add(task)
+                task.add_done_callback(_RELEASING.discard)
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError:
+                if started.is_set():
+                    raise
 
     async def _releasing(
-        self, releases: list[Operation], doubt: tuple[Plan, Delivery] | None
+        self,
+        releases: list[Operation],
+        doubt: tuple[Plan, Delivery] | None,
+        started: asyncio.Event,
     ) -> None:
+        started.set()
         client = self.client.hurried(policy.GIVE_BACK / 2)
+        deadline = asyncio.get_running_loop().time() + policy.GIVE_BACK
+        over = False
         try:
-            async with asyncio.timeout(policy.GIVE_BACK):
-                if doubt is not None:
-                    plan, delivery = doubt
-                    delivery.hurry(policy.GIVE_BACK / 2)
-                    if delivery.resume():
-                        await client.deliver(delivery)
-                    releases = Plan.releases(plan.outcomes(delivery))
-                calls = Plan(releases, self._definition.keys, await self._open()).calls
-                delivery = Delivery(self.name, calls, client.lanes)
-                delivery.hurry(policy.GIVE_BACK / 2)
-                await client.deliver(delivery)
-        except (DurableQueueError, TimeoutError, asyncio.CancelledError) as error:
+            while not over:
+                # All of it may be done twice.
+                with contextlib.suppress(asyncio.CancelledError):
+                    async with asyncio.timeout_at(deadline):
+                        await self._release(client, releases, doubt)
+                    over = True
+        except (DurableQueueError, TimeoutError) as error:
             logging.getLogger("durableq").warning(STRANDED, self.name, str(error) or "no answer")
         finally:
             await client.drop_idle()
+
+    async def _release(
+        self,
+        client: AsyncClient,
+        releases: list[Operation],
+        doubt: tuple[Plan, Delivery] | None,
+    ) -> None:
+        if doubt is not None:
+            plan, delivery = doubt
+            delivery.hurry(policy.GIVE_BACK / 2)
+            if delivery.resume():
+                await client.deliver(delivery)
+            releases = Plan.releases(plan.outcomes(delivery))
+        calls = Plan(releases, self._definition.keys, await self._open()).calls
+        delivery = Delivery(self.name, calls, client.lanes)
+        delivery.hurry(policy.GIVE_BACK / 2)
+        await client.deliver(delivery)

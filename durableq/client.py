@@ -90,9 +90,12 @@ class Client:
                 self._idle.pop().disconnect()
 
     def hurried(self, limit: float) -> "Client":
-        """Return a client for a few calls that may take `limit` seconds each; not to be closed."""
+        """Return a client for a few calls that may take `limit` seconds each; not to be closed.
+
+        It can be used even if this one is closed.
+        """
         other = copy.copy(self)
-        vars(other).update(_endpoint=self._endpoint.hurried(limit), _idle=[])
+        vars(other).update(_endpoint=self._endpoint.hurried(limit), _idle=[], _closed=False)
         return other
 
     def listener(self, queue: str, *words: bytes) -> "Listener":

@@ -44,7 +44,8 @@ class Call:
     """A script call for `count` items, or, without a script, a plain command.
 
     `tokened` calls carry a request token. `last` ends what is sent together: its answer must be
-    read before anything that could change it is sent.
+    read before anything that could change it is sent. `hints` go ahead of `args` and are no part of
+    what the token stands for: a call that is sent again may come with others.
     """
 
     script: Script | None
@@ -54,6 +55,7 @@ class Call:
     tokened: bool = True
     last: bool = False
     size: int = 0
+    hints: tuple[bytes, ...] = ()
     request: Request | None = field(default=None, init=False)
     after: str = field(default="", init=False)
 
@@ -73,10 +75,11 @@ class Call:
             *self.keys,
         )
         if self.request is None:
-            return (*words, *self.args)
+            return (*words, *self.hints, *self.args)
         mark = zlib.crc32(b"\0".join(self.args), zlib.crc32(self.script.name.encode()))
         number, count = b"%d" % self.request.number, b"%d" % self.count
-        return (*words, self.request.seat, number, self.after, b"%x" % mark, count, *self.args)
+        header = (self.request.seat, number, self.after, b"%x" % mark, count)
+        return (*words, *header, *self.hints, *self.args)
 
 
 class Delivery:

@@ -240,5 +240,9 @@ class Handle(Generic[T]):
             client.deliver(delivery)
         except DurableQueueError as error:
             logging.getLogger("durableq").warning(STRANDED, self.name, error)
+        except BaseException as error:
+            told = "interrupted again: " + type(error).__name__
+            logging.getLogger("durableq").warning(STRANDED, self.name, told)
+            raise
         finally:
             client.drop_idle()

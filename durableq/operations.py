@@ -45,9 +45,9 @@ class Operation:
     """Of what can wait: whether a ring has woken the caller, which no other gets then."""
 
     @property
-    def shared(self) -> tuple[bytes, ...]:
-        """The arguments ahead of those of the items."""
-        return self.common if self.woken is None else (b"%d" % self.woken, *self.common)
+    def hints(self) -> tuple[bytes, ...]:
+        """The hints of the call (see `Call`)."""
+        return () if self.woken is None else (b"%d" % self.woken,)
 
     def encoded(self, codec: Codec[Any]) -> tuple[bytes, ...]:
         """Return the arguments of the script for this item."""
@@ -71,8 +71,17 @@ class Plan:
             self.reserves = self.reserves or operation.kind == "reserve"
             size = sum(map(len, args))
             made = script(operation.kind)
-            words = (*operation.shared, *args)
-            self.calls.append(Call(made, keys, words, items, last=operation.last, size=size))
+            self.calls.append(
+                Call(
+                    made,
+                    keys,
+                    (*operation.common, *args),
+                    items,
+                    last=operation.last,
+                    size=size,
+                    hints=operation.hints,
+                )
+            )
 
     def outcomes(self, delivery: Delivery) -> list[Outcome[Any]]:
         """Return an outcome for each operation answered so far."""
@@ -104,7 +113,7 @@ def _batches(
         more = operation.encoded(codec)
         more_size = sum(map(len, more))
         full = items == operation.most or size + more_size > MAX_BATCH_BYTES
-        alike = first and (first.kind, first.shared) == (operation.kind, operation.shared)
+        alike = first and _alike(first, operation)
         if first is not None and (full or not alike):
             yield first, tuple(args), items
             first = None
@@ -115,6 +124,11 @@ def _batches(
         size += more_size
     if first is not None:
         yield first, tuple(args), items
+
+
+def _alike(one: Operation, other: Operation) -> bool:
+    """Tell whether two operations may share a call."""
+    return (one.kind, one.hints, one.common) == (other.kind, other.hints, other.common)
 
 
 # The operations

@@ -61,7 +61,7 @@ class Proxy:
     """Listens on a port of its own for as long as its `with` block lasts."""
 
     def __init__(self, url: str) -> None:
-        self._target = urlsplit(url)
+        self.target, self._target = url, urlsplit(url)
         self._guard = threading.Lock()
         self._faults: list[Fault] = []
         self._sockets: set[socket.socket] = set()

@@ -1,11 +1,13 @@
 """A reserve that is interrupted or cancelled keeps nothing: whoever comes next gets the job."""
 
 import asyncio
+import gc
 import logging
 import random
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -114,6 +116,67 @@ def test_a_reserve_cancelled_at_any_moment_has_nothing(line: Line) -> None:
                 group.create_task(one(0.01 + step * 0.18 / 23))
 
     asyncio.run(all_of_them())
+
+
+@pytest.mark.parametrize("times", [1, 2, 50])
+def test_a_reserve_cancelled_as_the_loop_ends_has_nothing(
+    line: Line, caplog: pytest.LogCaptureFixture, times: int
+) -> None:
+    line.slow()
+    queues: list[AsyncQueue[str]] = []
+    known: list[set[str]] = []
+
+    async def one(moment: float) -> None:
+        queue = AsyncQueue(redis=line.url)
+        queues.append(queue)
+        await queue.enqueue("a")
+        task = asyncio.create_task(queue.reserve())
+        await asyncio.sleep(moment)
+        for _ in range(times):
+            task.cancel()
+            if times > 1:
+                await asyncio.sleep(0)
+        # Nobody awaits the task: its queue is closed, and asyncio.run cancels it once more.
+        await queue.close()
+        known.append({task.result().id} if task.done() and not task.cancelled() else set())
+
+    async def all_of_them() -> None:
+        async with asyncio.TaskGroup() as group:
+            for step in range(24):
+                group.create_task(one(0.01 + step * 0.18 / 23))
+
+    for _ in range(2):
+        queues.clear()
+        known.clear()
+        asyncio.run(all_of_them())
+        assert [line.in_flight(queue) for queue in queues] == known
+        for queue in queues:
+            line.raw.delete(*queue._definition.keys)
+    assert not [record for record in caplog.records if record.name == "durableq"]
+
+
+@pytest.mark.parametrize("moment", [0.03, 0.07, 0.12])
+def test_a_reserve_cancelled_as_the_last_thing_of_all_has_nothing(
+    line: Line, caplog: pytest.LogCaptureFixture, moment: float
+) -> None:
+    line.slow()
+
+    async def main() -> tuple[str, set[str]]:
+        queue = AsyncQueue(redis=line.url)
+        await queue.enqueue("a")
+        task = asyncio.create_task(queue.reserve())
+        await asyncio.sleep(moment)
+        task.cancel()
+        return queue.name, {task.result().id} if task.done() else set()
+
+    name, known = asyncio.run(main())
+
+    with warnings.catch_warnings(action="ignore"):
+        gc.collect()  # the queue was still open as the loop ended
+    with Queue(name, redis=line.url) as queue:
+        assert line.in_flight(queue) == known
+        queue.destroy()
+    assert not [record for record in caplog.records if record.name == "durableq"]
 
 
 def test_a_timeout_around_a_reserve_leaves_the_job_waiting(line: Line) -> None:
@@ -526,3 +589,39 @@ def test_interrupted_twice_it_ends(line: Line, alarm: Any) -> None:
         job = queue.execute(operations.reserve())  # the connection is sound
         assert not job
         queue.destroy()
+
+
+def test_who_interrupts_even_the_giving_back_is_told_so(
+    line: Line, alarm: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    alarm(KeyboardInterrupt)
+    with Queue(redis=line.url) as queue:
+        queue.enqueue("a")
+        line.proxy.fault("reserve", hang=True, after=strike)
+        line.proxy.fault("release", hang=True, delivered=False, before=strike)
+
+        with pytest.raises(KeyboardInterrupt):
+            queue.reserve()
+
+        assert line.in_flight(queue) == {"a"}
+        assert "KeyboardInterrupt" in caplog.text
+        assert queue.name in caplog.text
+
+
+def test_an_interrupted_reserve_gives_back_though_its_queue_is_closed_meanwhile(
+    line: Line, alarm: Any
+) -> None:
+    alarm(KeyboardInterrupt)
+    queue = Queue(redis=line.url)
+    queue.enqueue("a")
+
+    def close() -> None:
+        queue.close()
+        strike()
+
+    line.proxy.fault("reserve", hang=True, after=close)
+    with pytest.raises(KeyboardInterrupt):
+        queue.reserve()
+
+    assert not line.in_flight(queue)
+    line.raw.delete(*queue._definition.keys)

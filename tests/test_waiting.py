@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from proxy import Proxy
 from support import Backend, Lab, await_true, running
 
 from durableq import (
     AsyncQueue,
     InvalidArgument,
     Job,
+    OutcomeUnknown,
     Queue,
     QueueClosed,
     QueueNotFound,
@@ -513,6 +515,54 @@ def test_a_wait_with_a_request_of_the_users(lab: Lab) -> None:
 
     assert queue.enqueue("b", wait=0.1, request="third") is True
     assert queue.reserve(wait=0.1, request="other").id == "b"
+
+
+@pytest.fixture(params=["sync", "async"])
+def far(request: pytest.FixtureRequest, real: Backend) -> Iterator[tuple[Crowd, Proxy]]:
+    """Waiters on the far side of a proxy."""
+    with Proxy(real.url) as proxy:
+        crowd = Crowd(Backend("far", proxy.url), request.param == "async")
+        yield crowd, proxy
+        proxy.come_back()
+        crowd.end()
+
+
+def unknown(call: "Future[Told]") -> str:
+    """The request of a call whose outcome nobody knows."""
+    error = call.exception(LONG / 3)
+    assert isinstance(error, OutcomeUnknown)
+    return error.request
+
+
+@pytest.mark.parametrize("woken", [True, False])
+def test_what_became_of_a_look_after_a_sleep_can_be_found_out(
+    far: tuple[Crowd, Proxy], monkeypatch: pytest.MonkeyPatch, woken: bool
+) -> None:
+    monkeypatch.setattr(policy, "PATIENCE", 0.05)
+    (crowd, proxy), always = far, 10**6
+    if woken:
+        monkeypatch.setattr(policy, "LONGEST_SLEEP", LONG)
+    queue, full = crowd.queue(), crowd.queue(capacity=1)
+    job = held(full)
+    worker = crowd.sleeping(queue, "reserve", wait=LONG)
+    producer = crowd.sleeping(full, "enqueue", "b", "of b", wait=LONG)
+    faults = [proxy.fault(name, times=always) for name in ("reserve", "enqueue")]
+    with Queue(queue.name, redis=proxy.target) as near:
+        near.enqueue("a", "of a")
+    with Queue(full.name, redis=proxy.target) as near:
+        near.ack(job.id, job.attempt)
+    requests = unknown(worker), unknown(producer)
+    assert all(fault.hits for fault in faults)
+    proxy.come_back()
+
+    found = queue.reserve(request=requests[0])
+
+    assert found is not None
+    assert (found.id, found.payload, found.attempt) == ("a", "of a", 1)
+    assert full.enqueue("b", "of b", request=requests[1]) is True
+    second = full.reserve()
+    assert second is not None
+    assert (second.id, second.payload) == ("b", "of b")
 
 
 def test_a_waiter_on_any_server_gets_what_comes(backend: Backend) -> None:
