@@ -151,7 +151,8 @@ class Listener:
 
     A ring is a hint, and so is its absence: whoever listens looks for itself afterwards. It keeps
     its place among those who listen over several waits; servers are up to 0.1 s late to end one,
-    so that is done here, and what was sent goes on.
+    so that is done here, and what was sent goes on. `cut_off` tells whether it did to the end, so
+    that a ring may have come after that and is lost.
     """
 
     def __init__(self, client: AsyncClient, queue: str, words: tuple[bytes, ...]) -> None:
@@ -159,6 +160,7 @@ class Listener:
         self._connection: Any = None
         self._reply: asyncio.Future[Any] | None = None  # to the command under way
         self._until = 0.0  # when it has to have ended
+        self.cut_off = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -169,7 +171,9 @@ class Listener:
         elif self._connection is not None and self._reply is None:
             await self._client.put_back(self._connection, [])
         else:
+            self.cut_off = self._reply is not None
             await self._forget()
+            await asyncio.sleep(0)  # until then the socket is open
 
     async def wait(self, seconds: float, due: float) -> bool:
         """Wait for a ring for at most `due` of `seconds` seconds; tell whether there was one."""

@@ -202,8 +202,10 @@ class AsyncHandle(Generic[T]):
     ) -> Outcome[Any]:
         """Run an operation, and again while one of `obstacles` is in its way and time is left.
 
-        Between two looks it sleeps on the server, by the blocking command `words`.
+        Between two looks it sleeps on the server, by the blocking command `words`. For work it then
+        looks as one who was woken, by itself or not: a ring may come at any moment.
         """
+        reserves = operation.kind == "reserve"
         deadline = time.monotonic() + seconds(wait, "wait")
         outcome = await self._settled(operation, request)
         if outcome.reason not in obstacles or not wait:
@@ -213,13 +215,23 @@ class AsyncHandle(Generic[T]):
                 while outcome.reason in obstacles and (left := deadline - time.monotonic()) > 0:
                     soon = policy.LONGEST_SLEEP if outcome.due is None else outcome.due
                     woken = await listener.wait(left, min(left, soon, policy.LONGEST_SLEEP))
-                    outcome = await self._settled(replace(operation, woken=woken), None)
+                    again = replace(operation, woken=woken or reserves)
+                    outcome = await self._settled(again, None)
+            if listener.cut_off and reserves:
+                await self._ring()
         except GeneratorExit:
             raise  # the loop is gone
         except BaseException:
             await self._give_back(Plan.releases([outcome]))  # to whom it is lost
             raise
         return outcome
+
+    async def _ring(self) -> None:
+        """Wake somebody else, if there is work: a ring may have come too late for this caller."""
+        delivery = Delivery(self.name, self._definition.ringing(), self.client.lanes)
+        delivery.hurry(policy.LATE)
+        with contextlib.suppress(DurableQueueError):  # they look for themselves before long
+            await self.client.deliver(delivery)
 
     async def _give_back(
         self, releases: list[Operation], doubt: tuple[Plan, Delivery] | None = None

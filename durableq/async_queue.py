@@ -118,9 +118,10 @@ class AsyncQueue(AsyncUpkeep[T]):
         it is due, the job joins the tail of its priority.
 
         `max_attempts` is this job's own limit; without it the queue's counts, else that of whoever
-        reserves it. `wait` is for how many seconds to wait for room in a full queue. Who waits
-        gets the room that falls free in turn, ahead of those who do not. `request` is the token of
-        an `OutcomeUnknown`, to have that call's one effect and answer.
+        reserves it. `wait` is for how many seconds to wait for room in a full queue (up to 0.1 s
+        more). Who waits gets the room that falls free in turn, ahead of those who do not. `request`
+        is the token of an `OutcomeUnknown`, to have that call's one effect and answer. One of your
+        own is, with `wait`, that of the first look: if the job got in later, a repeat is refused.
 
         Raises InvalidName for an id that breaks the rule for names, InvalidPayload for a payload
         that cannot be encoded or has more than 1 MiB, InvalidArgument and TypeError for the rest.
@@ -144,13 +145,15 @@ class AsyncQueue(AsyncUpkeep[T]):
         The first is that of the highest priority, and of those the one that joined them first.
 
         Its attempt is 1 at the first reservation and one more at each later one. `wait` is for how
-        many seconds to wait for a job. `lease` is for how long the reservation lasts if it is not
-        extended (None: the queue's); once it has ended, any reserve or reap may give the job to
-        others. `worker` is a name to be kept with the job, `max_attempts` the limit for a job that
-        has none of its own, in a queue that has none.
+        many seconds to wait for a job (up to 0.1 s more). `lease` is for how long the reservation
+        lasts if it is not extended (None: the queue's); once it has ended, any reserve or reap may
+        give the job to others. `worker` is a name to be kept with the job, `max_attempts` the limit
+        for a job that has none of its own, in a queue that has none.
 
         An interrupted or cancelled call releases what it has reserved, unless it came with a
-        `request` of your own (with `wait`, that of the first look), which, repeated, gets it.
+        `request` of your own, which, repeated, gets it. That is the request of one look: those that
+        follow it, with `wait`, have others. Without, None can mean, too, that all the look has met
+        were jobs that fail at their limit (64 a look).
 
         Raises DecodeError if the payload cannot be decoded: the job is in flight all the same;
         InvalidArgument, InvalidName or TypeError for an argument that cannot be used.

@@ -73,8 +73,10 @@ class AsyncUpkeep(AsyncViews[T]):
         """Put a failed job back to the waiting tail: its id is active again.
 
         Its payload, last error and attempt numbers go on; its budget of attempts is a fresh one, of
-        `max_attempts` if given, else as it was enqueued. False, and nothing changed, if the job has
-        not failed, its record was purged, or the queue is full.
+        `max_attempts` if given, else as it was enqueued, and its deaths count from 0.
+
+        False, and nothing changed, if the job has not failed, its record was purged, or the queue
+        is full.
 
         Raises TypeError or InvalidArgument for an argument that cannot be used.
         """

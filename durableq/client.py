@@ -116,13 +116,15 @@ class Listener:
 
     A ring is a hint, and so is its absence: whoever listens looks for itself afterwards. It keeps
     its place among those who listen over several waits; servers are up to 0.1 s late to end one,
-    so that is done here, and what was sent goes on.
+    so that is done here, and what was sent goes on. `cut_off` tells whether it did to the end, so
+    that a ring may have come after that and is lost.
     """
 
     def __init__(self, client: Client, queue: str, words: tuple[bytes, ...]) -> None:
         self._client, self._queue, self._words = client, queue, words
         self._connection: Any = None
         self._until: float | None = None  # when the command under way has to have ended
+        self.cut_off = False
 
     def __enter__(self) -> Self:
         return self
@@ -133,6 +135,7 @@ class Listener:
                 self._client.put_back(self._connection, [])
             else:
                 self._connection.disconnect()
+                self.cut_off = True
 
     def wait(self, seconds: float, due: float) -> bool:
         """Wait for a ring for at most `due` of `seconds` seconds; tell whether there was one."""

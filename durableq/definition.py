@@ -145,6 +145,10 @@ class Definition:
         """Return the call that pauses the queue, or resumes it."""
         return [Call(script("pause"), self.keys, (b"1" if paused else b"",))]
 
+    def ringing(self) -> list[Call]:
+        """Return the call that wakes a waiter, if there is work."""
+        return [self._view("ring")]
+
     def cancelling(self, state: bytes, after: bytes, until: bytes) -> list[Call]:
         """Return the call that cancels a bounded number of waiting and delayed jobs."""
         return [Call(script("purge"), self.keys, (state, after, until))]
@@ -168,7 +172,7 @@ class Definition:
         return read_settings(self.name, codec, fields)
 
     def _view(self, name: str, *args: bytes) -> Call:
-        """Return a call that changes nothing."""
+        """Return a call that changes no job."""
         return Call(script(name), self.keys, args, tokened=False)
 
     def _fields(self, reply: Any) -> tuple[str, dict[str, str]]:

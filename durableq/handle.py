@@ -4,6 +4,7 @@ The operations on jobs are in queue.py and upkeep.py, looking at them is in view
 async_handle.py is the same, awaited.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Iterable
@@ -203,8 +204,10 @@ class Handle(Generic[T]):
     ) -> Outcome[Any]:
         """Run an operation, and again while one of `obstacles` is in its way and time is left.
 
-        Between two looks it sleeps on the server, by the blocking command `words`.
+        Between two looks it sleeps on the server, by the blocking command `words`. For work it then
+        looks as one who was woken, by itself or not: a ring may come at any moment.
         """
+        reserves = operation.kind == "reserve"
         deadline = time.monotonic() + seconds(wait, "wait")
         outcome = self._settled(operation, request)
         if outcome.reason not in obstacles or not wait:
@@ -214,11 +217,21 @@ class Handle(Generic[T]):
                 while outcome.reason in obstacles and (left := deadline - time.monotonic()) > 0:
                     soon = policy.LONGEST_SLEEP if outcome.due is None else outcome.due
                     woken = listener.wait(left, min(left, soon, policy.LONGEST_SLEEP))
-                    outcome = self._settled(replace(operation, woken=woken), None)
+                    again = replace(operation, woken=woken or reserves)
+                    outcome = self._settled(again, None)
+            if listener.cut_off and reserves:
+                self._ring()
         except BaseException:
             self._give_back(Plan.releases([outcome]))  # to whom it is lost
             raise
         return outcome
+
+    def _ring(self) -> None:
+        """Wake somebody else, if there is work: a ring may have come too late for this caller."""
+        delivery = Delivery(self.name, self._definition.ringing(), self.client.lanes)
+        delivery.hurry(policy.LATE)
+        with contextlib.suppress(DurableQueueError):  # they look for themselves before long
+            self.client.deliver(delivery)
 
     def _give_back(
         self, releases: list[Operation], doubt: tuple[Plan, Delivery] | None = None

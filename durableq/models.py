@@ -78,9 +78,9 @@ class JobView(Generic[T]):
     `attempt` attempts counted against `limit` (None: none was in force yet), `deaths` of them
     ended by an expired lease. `due_at` is when a delayed job joins the waiting ones,
     `lease_ends_at` when a reservation ends, if it does; `reason` why a failed job did. `error` is
-    the last error text, "" if there was none; `worker` names who holds the job, or was the last to
-    hold a failed one. `payload` is None where it was not asked for, or cannot be decoded: then
-    `undecodable` tells why. Times are those of the server, in UTC.
+    the last error text, "" if there was none; `worker` names who holds the job, or held it when it
+    failed. `payload` is None where it was not asked for, or cannot be decoded: then `undecodable`
+    tells why. Times are those of the server, in UTC.
     """
 
     id: str
@@ -132,7 +132,7 @@ class Counts:
     `retired` is the number of ids that are: of jobs acknowledged, cancelled or failed. `oldest` is
     for how many seconds the first job of some priority has waited, that of the longest wait; None
     if none waits. (Where over 1,000 cancelled jobs lie ahead of it, one close behind may stand for
-    it.)
+    it; of over 250 priorities in use only the lowest are looked at.)
     """
 
     waiting: int

@@ -15,7 +15,7 @@ if not reply then
   reply, promoted, failures = reap(ids, jobs, time, meta)
   for _, id in ipairs(promoted) do reply[#reply + 1] = '*' .. id end
   for _, text in ipairs(failures) do reply[#reply + 1] = text end
-  trim(meta, time)
+  trim(meta, time, 0)
   if #ids > 0 then finish(reply, time) else refuse(reply, 'free') end
 end
 local soon = due(time)

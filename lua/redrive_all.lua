@@ -8,10 +8,11 @@ if failure then return failure end
 if answer then return split(answer) end
 
 local last, ids, limits, time = tonumber(ARGV[FIRST + 1]) or meta.sequence or 0, {}, {}, now()
-local members = call('ZRANGE', FAILED, 0, MOST - 1)
-for i, text in ipairs(members) do
-  if tonumber(string.sub(text, 1, 13)) > last then break end
-  ids[i], limits[i] = string.sub(text, 14), ARGV[FIRST]
+for _, text in ipairs(call('ZRANGE', FAILED, 0, 2 * MOST - 1)) do
+  -- One that failed since stands among the others only where the clock was set back.
+  if #ids < MOST and tonumber(string.sub(text, 1, 13)) <= last then
+    ids[#ids + 1], limits[#limits + 1] = string.sub(text, 14), ARGV[FIRST]
+  end
 end
 local corrupt, number = nil, 0
 if #ids > 0 then

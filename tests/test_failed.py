@@ -613,6 +613,34 @@ def test_redrive_all_ends_although_workers_fail_the_jobs_again_meanwhile(
     worker.close()
 
 
+def test_redrive_all_goes_on_past_a_failure_that_a_clock_set_back_puts_first(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, ids = lab.queue(), [f"j{number}" for number in range(300)]
+    fail(queue, *ids)
+    queue.enqueue("new")
+    step, steps = Definition.redriving, []
+
+    def meanwhile(self: Definition, *args: Any) -> Any:
+        steps.append(args)
+        if len(steps) == 2:
+            key = lab.key(queue, "failed")
+            known = set(lab.raw.zrange(key, 0, -1))
+            with Queue(queue.name, redis=lab.backend.client()) as worker:
+                job = worker.reserve()
+                assert job is not None
+                assert job.id == "new"
+                worker.fail(job.id, job.attempt)
+            lab.raw.zadd(key, dict.fromkeys(set(lab.raw.zrange(key, 0, -1)) - known, 1))
+        return step(self, *args)
+
+    monkeypatch.setattr(Definition, "redriving", meanwhile)
+
+    assert queue.redrive_all() == 300
+
+    assert [job.id for job in queue.failed()] == ["new"]
+
+
 # Purge
 
 
@@ -734,6 +762,14 @@ def test_a_batch_of_failures_keeps_the_newest_too(lab: Lab) -> None:
     fail(queue, *"abcde")
 
     assert listed(queue) == ["e", "d"]
+
+
+def test_a_batch_of_failures_of_any_size_leaves_no_more_than_are_kept(lab: Lab) -> None:
+    queue = lab.queue(keep_failed=1)
+
+    fail(queue, *(f"j{number}" for number in range(300)))
+
+    assert listed(queue) == ["j299"]
 
 
 @pytest.mark.parametrize("trigger", ["fail", "retry", "reserve", "reap"])

@@ -393,6 +393,34 @@ def test_a_new_call_is_a_repeat_and_refused(far: Lab, proxy: Proxy) -> None:
         assert state(far, queue) == model
 
 
+@pytest.mark.parametrize("gone", ["used up", "ended"])
+def test_a_lost_reserve_that_only_cleared_the_way_is_followed_by_another(
+    far: Lab, proxy: Proxy, gone: str
+) -> None:
+    queue, ids = far.queue(), [f"job-{i:03}" for i in range(66)]
+    queue.execute([operations.enqueue(id) for id in ids])
+    limit = 1 if gone == "ended" else None
+    queue.execute([operations.reserve(lease=60, max_attempts=limit)] * (len(ids) - 1))
+    queue.execute(operations.reserve(lease=60))
+    if gone == "used up":
+        queue.execute([operations.retry(id, 1) for id in ids])
+        queue.configure(max_attempts=1)
+        last = "good"
+        assert queue.enqueue(last)
+    else:
+        last = ids[-1]
+        leases = far.key(queue, "leases")
+        members = sorted(far.raw.zrange(leases, 0, -1))
+        far.raw.zadd(leases, {member: i for i, member in enumerate(members)})
+    fault = proxy.fault("reserve", times=3)
+
+    job = queue.reserve()
+
+    assert fault.hits == 3
+    assert job is not None
+    assert job.id == last
+
+
 def test_the_claim_token_of_a_lost_reserve_is_the_true_one(far: Lab, proxy: Proxy) -> None:
     queue, _ = furnished(far)
     proxy.fault("reserve")

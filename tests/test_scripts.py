@@ -81,7 +81,7 @@ def test_every_operation_has_its_script_and_every_script_its_caller() -> None:
     made |= {operations.redrive("a"), operations.reschedule("a", delay=0)}
     others = {"open", "settings", "configure", "destroy"}
     others |= {"states", "failed", "redrive_all", "purge_failed"}
-    others |= {"counts", "get", "jobs", "position", "history", "pause", "purge"}
+    others |= {"counts", "get", "jobs", "position", "history", "pause", "purge", "ring"}
 
     assert {operation.kind for operation in made} | others == set(NAMES)
 
@@ -111,6 +111,7 @@ ARGUMENTS: dict[str, list[tuple[str, ...]]] = {
         ("in_flight", "7 5", "9", "1"),
     ],
     "history": [("", "100"), ("1500000000000-1", "1")],
+    "ring": [()],
     "pause": [(*HEADER, "1", "1"), (*HEADER, "1", "")],
     "purge": [
         (*HEADER, "1", "delayed", "-", ""),

@@ -92,6 +92,22 @@ def test_the_oldest_is_the_one_that_has_waited_longest(lab: Lab, priority: int) 
     assert queue.counts().oldest < 60
 
 
+def test_the_oldest_is_found_whatever_number_of_priorities_is_in_use(lab: Lab) -> None:
+    queue, lowest = lab.queue(), "j-1000"
+    queue.execute([operations.enqueue(f"j{p}", priority=p) for p in range(-1000, 1001)])
+    queue.execute(operations.enqueue("late", priority=-1000))
+    record = lab.raw.hget(lab.key(queue, "jobs"), lowest).split(b" ")
+    record[7] = b"%d" % (int(record[7]) - 90_000)
+    lab.raw.hset(lab.key(queue, "jobs"), lowest, b" ".join(record))
+
+    assert queue.counts().oldest >= 90
+    if lab.backend.fake is None:
+        lab.raw.config_resetstat()
+        queue.counts()
+        ran = lab.raw.info("commandstats").values()
+        assert sum(command["calls"] for command in ran) < 1000
+
+
 def test_the_oldest_is_found_behind_cancelled_ones(lab: Lab) -> None:
     queue = lab.queue()
     queue.execute([operations.enqueue(f"j{number}") for number in range(200)])

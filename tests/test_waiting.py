@@ -32,6 +32,8 @@ from durableq import (
     QueueClosed,
     QueueNotFound,
     Reason,
+    async_client,
+    client,
     operations,
     policy,
 )
@@ -73,12 +75,12 @@ class Crowd:
         asynchronous = kind == "async" if kind else self.asynchronous
 
         async def ask() -> Told:
-            client = self.backend.async_client(**options)
-            async with AsyncQueue(queue.name, redis=client) as own:
+            user = self.backend.async_client(**options)
+            async with AsyncQueue(queue.name, redis=user) as own:
                 start = time.monotonic()
                 answer = await getattr(own, verb)(*args, **kwargs)
                 end = time.monotonic()
-            await client.aclose()
+            await user.aclose()
             return Told(answer, end, end - start)
 
         def work() -> None:
@@ -130,9 +132,9 @@ class Crowd:
 
     def _ended(self) -> bool:
         """Wake all who sleep still: they find that their queue is gone."""
-        for client in self.raw.client_list():
-            if "b" in client["flags"]:
-                self.raw.client_unblock(client["id"])
+        for other in self.raw.client_list():
+            if "b" in other["flags"]:
+                self.raw.client_unblock(other["id"])
         return all(call.done() for call in self._calls)
 
 
@@ -383,6 +385,86 @@ def test_a_ring_that_a_killed_waiter_took_along_costs_two_seconds(
 
 
 KINDS = ("sync", "async")
+
+
+class Moments:
+    """What happens in a waiter at chosen moments, once each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ready = threading.Event()
+        self.waited: Callable[[], Any] = lambda: None
+        """As it stops waiting by its own clock, with its place in line still taken."""
+        self.leaves: Callable[[], Any] = lambda: None
+        """As it leaves its place."""
+        wait, leave = client.Listener.wait, client.Listener.__exit__
+        async_wait, async_leave = async_client.Listener.wait, async_client.Listener.__aexit__
+
+        def waiting(listener: Any, *args: Any) -> Any:
+            woken = wait(listener, *args)
+            return woken or self.once("waited") or woken
+
+        def leaving(listener: Any, *args: Any) -> Any:
+            self.once("leaves")
+            return leave(listener, *args)
+
+        async def async_waiting(listener: Any, *args: Any) -> Any:
+            woken = await async_wait(listener, *args)
+            return woken or self.once("waited") or woken
+
+        async def async_leaving(listener: Any, *args: Any) -> Any:
+            self.once("leaves")
+            return await async_leave(listener, *args)
+
+        monkeypatch.setattr(client.Listener, "wait", waiting)
+        monkeypatch.setattr(client.Listener, "__exit__", leaving)
+        monkeypatch.setattr(async_client.Listener, "wait", async_waiting)
+        monkeypatch.setattr(async_client.Listener, "__aexit__", async_leaving)
+
+    def once(self, moment: str) -> None:
+        assert self.ready.wait(LONG / 3)
+        act = getattr(self, moment)
+        setattr(self, moment, lambda: None)
+        act()
+
+
+def first_and_deaf(
+    crowd: Crowd, queue: Queue[str], monkeypatch: pytest.MonkeyPatch
+) -> list["Future[Told]"]:
+    """Two waiters, of whom only the first looks by itself."""
+    monkeypatch.setattr(policy, "LONGEST_SLEEP", 0.3)
+    first = crowd.sleeping(queue, "reserve", wait=LONG)
+    monkeypatch.setattr(policy, "LONGEST_SLEEP", LONG)
+    return [first, crowd.sleeping(queue, "reserve", wait=LONG)]
+
+
+def test_a_ring_that_comes_before_a_waiter_looks_by_itself_is_passed_on(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, moments = crowd.queue(), Moments(monkeypatch)
+    moments.waited = lambda: queue.execute([operations.enqueue("a"), operations.enqueue("b")])
+    waiters = first_and_deaf(crowd, queue, monkeypatch)
+
+    moments.ready.set()
+
+    assert [answer(waiter).id for waiter in waiters] == ["a", "b"]
+
+
+def test_a_ring_that_comes_as_a_waiter_leaves_with_a_job_is_passed_on(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, moments = crowd.queue(), Moments(monkeypatch)
+    moments.waited = lambda: queue.enqueue("a")
+    moments.leaves = lambda: queue.enqueue("b")
+    bell = crowd.key(queue, "bell")
+    other = threading.Thread(target=crowd.raw.blpop, args=(bell,))
+    other.start()  # it takes the ring for the first job
+    crowd.asleep(1)
+    waiters = first_and_deaf(crowd, queue, monkeypatch)
+
+    moments.ready.set()
+
+    assert [answer(waiter).id for waiter in waiters] == ["a", "b"]
+    other.join()
 
 
 def test_a_long_sleep_outlasts_every_timeout_on_the_same_connections(mixed: Crowd) -> None:

@@ -256,6 +256,9 @@ with Queue("packaged", capacity=2) as queue:
     assert queue.fail("a", queue.reserve().attempt) and queue.redrive_all() == 1
     assert queue.ack("a", queue.reserve().attempt) and queue.wait_for("a", 0)
     assert queue.purge_failed() == 0 and queue.enqueue("b") and queue.cancel("b")
+    assert queue.enqueue("d") and queue.reserve(lease=0.2)
+    again = queue.reserve(wait=60)
+    assert (again.id, again.attempt) == ("d", 2) and queue.ack("d", 2)
     assert queue.enqueue("c") and queue.reschedule("c", delay=60) and queue.get("c").due_at
     assert queue.counts().delayed == 1 and not queue.peek() and queue.position("c") is None
     assert queue.pause() and queue.purge() == 1 and queue.history() == []

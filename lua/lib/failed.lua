@@ -24,11 +24,12 @@ local function forget(number)
   for _, key in ipairs({ FAILURES, PAYLOADS, ERRORS, HEADERS }) do call('HDEL', key, unpack(ids)) end
 end
 
--- trim(meta, time): drops, a bounded number at a time, what is beyond the bounds that were set
-local function trim(meta, time)
+-- trim(meta, time, more): drops what is beyond the bounds that were set: a bounded number at a time, and
+-- as many `more` as have come
+local function trim(meta, time, more)
   local over = meta.keep_count and call('ZCARD', FAILED) - meta.keep_count or 0
   local old = meta.keep_age and call('ZCOUNT', FAILED, '-inf', plus(time, -meta.keep_age)) or 0
-  forget(math.min(math.max(over, old), MOST_FORGOTTEN))
+  forget(math.min(math.max(over, old), MOST_FORGOTTEN + more))
 end
 
 -- to_failed(ids, jobs, reasons, time, meta): active jobs, already out of every list and sorted set,
@@ -50,5 +51,5 @@ local function to_failed(ids, jobs, reasons, time, meta)
   call('ZADD', FAILED, unpack(members))
   call('SADD', RETIRED, unpack(ids))
   call('SADD', CANCELLED, unpack(marks))
-  trim(meta, time)
+  trim(meta, time, #ids)
 end

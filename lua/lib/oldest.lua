@@ -1,10 +1,11 @@
 -- oldest: since when the job that has waited longest does
 -- include: jobs
-local MOST_STEP, MOST_LOOKED = 250, 1000
+local MOST_STEP, MOST_LOOKED, MOST_PRIORITIES = 250, 1000, 250
 
 -- oldest() -> ms, nil where no job waits, and an error reply. It is the first of its priority, or the first
 -- of those that were released to its head; the lists begin with ghosts, perhaps. Where these are more than
--- a bound it looks here and there, and what it finds is not the oldest but near it.
+-- a bound it looks here and there, and what it finds is not the oldest but near it. Of very many
+-- priorities it looks at the lowest, which wait longest.
 local function oldest()
   local since, corrupt
   local function look(texts, listed)
@@ -20,11 +21,13 @@ local function oldest()
     return corrupt
   end
 
-  local from = '-inf'
-  while from and not corrupt do
-    local some = call('ZRANGEBYSCORE', RANKED, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    look({ some[1] }, false)
-    from = some[2] and string.format('%.0f', (math.floor(some[2] / SPAN) + 1) * SPAN)
+  local below = '+inf'
+  for _ = 1, MOST_PRIORITIES do
+    local last = call('ZREVRANGEBYSCORE', RANKED, below, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if not last[2] or corrupt then break end
+    local start = string.format('%.0f', math.floor(last[2] / SPAN) * SPAN)
+    look(call('ZRANGEBYSCORE', RANKED, start, '+inf', 'LIMIT', 0, 1), false)
+    below = '(' .. start
   end
   local found = corrupt
   for _, list in ipairs({ FRONT, WAITING }) do

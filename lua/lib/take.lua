@@ -27,8 +27,3 @@ local function take(found, ghosts, alone)
     return redis.error_reply('AGAIN cancelled jobs stood before the waiting ones')
   end
 end
-
--- anything_waits(): whether jobs wait still
-local function anything_waits()
-  return call('LLEN', FRONT) + call('LLEN', WAITING) + call('ZCARD', RANKED) > 0
-end
