@@ -204,10 +204,8 @@ class Handle(Generic[T]):
     ) -> Outcome[Any]:
         """Run an operation, and again while one of `obstacles` is in its way and time is left.
 
-        Between two looks it sleeps on the server, by the blocking command `words`. For work it then
-        looks as one who was woken, by itself or not: a ring may come at any moment.
+        Between two looks it sleeps on the server, by the blocking command `words`.
         """
-        reserves = operation.kind == "reserve"
         deadline = time.monotonic() + seconds(wait, "wait")
         outcome = self._settled(operation, request)
         if outcome.reason not in obstacles or not wait:
@@ -217,9 +215,8 @@ class Handle(Generic[T]):
                 while outcome.reason in obstacles and (left := deadline - time.monotonic()) > 0:
                     soon = policy.LONGEST_SLEEP if outcome.due is None else outcome.due
                     woken = listener.wait(left, min(left, soon, policy.LONGEST_SLEEP))
-                    again = replace(operation, woken=woken or reserves)
-                    outcome = self._settled(again, None)
-            if listener.cut_off and reserves:
+                    outcome = self._settled(replace(operation, woken=woken), None)
+            if listener.cut_off and operation.kind == "reserve":
                 self._ring()
         except BaseException:
             self._give_back(Plan.releases([outcome]))  # to whom it is lost
@@ -227,7 +224,7 @@ class Handle(Generic[T]):
         return outcome
 
     def _ring(self) -> None:
-        """Wake somebody else, if there is work: a ring may have come too late for this caller."""
+        """Wake somebody else, if there is work: our listener may have taken a ring along."""
         delivery = Delivery(self.name, self._definition.ringing(), self.client.lanes)
         delivery.hurry(policy.LATE)
         with contextlib.suppress(DurableQueueError):  # they look for themselves before long
