@@ -300,6 +300,20 @@ def test_a_waiter_is_woken_by(crowd: Crowd, deaf: None, how: str) -> None:
     assert answer(waiter).id == "a"
 
 
+def test_a_waiter_is_woken_by_a_reservation_for_a_short_time(crowd: Crowd, deaf: None) -> None:
+    queue = crowd.queue()
+    bell = crowd.key(queue, "bell")
+    other = threading.Thread(target=crowd.raw.blpop, args=(bell,))
+    other.start()  # it takes the ring for the job
+    crowd.asleep(1)
+    waiter = crowd.sleeping(queue, "reserve", wait=LONG)
+
+    held(queue, lease=0.2)
+
+    assert answer(waiter).attempt == 2
+    other.join()
+
+
 def test_a_lease_is_awaited_to_its_end(crowd: Crowd) -> None:
     queue = crowd.queue()
     start = time.monotonic()
@@ -702,6 +716,14 @@ def last_lease(queue: Queue[str]) -> Callable[[], Any]:
     return lambda: await_true(lambda: queue.execute(operations.reserve()).failed)
 
 
+def used_up(queue: Queue[str]) -> Callable[[], Any]:
+    """A job that waits, with more attempts behind it than are allowed by now."""
+    held(queue)
+    queue.retry("a", 1)
+    queue.configure(max_attempts=1)
+    return lambda: queue.execute(operations.reserve()).failed
+
+
 def cancelled(queue: Queue[str]) -> Callable[[], Any]:
     queue.enqueue("a")
     return lambda: queue.cancel("a")
@@ -723,6 +745,7 @@ MAKING_ROOM: dict[str, Callable[[Queue[str]], Callable[[], Any]]] = {
     "last retry": last_retry,
     "reap of a last attempt": last_reap,
     "reserve that meets a last attempt": last_lease,
+    "reserve that meets a used-up job": used_up,
     "raised capacity": changed(2),
     "no capacity": changed(None),
 }
@@ -815,6 +838,16 @@ def test_a_producer_that_cannot_use_its_room_passes_it_on(crowd: Crowd, deaf: No
 
     assert answer(producers[1]) is False
     assert answer(producers[2], 3) is True
+
+
+@pytest.mark.parametrize("away", [-3600, -1.001, 60, 10**6])
+def test_a_promise_is_kept_for_a_second_whatever_the_clock_does(lab: Lab, away: float) -> None:
+    queue = lab.queue(capacity=1)
+    seconds, micros = lab.raw.time()
+    rung = seconds * 1000 + micros // 1000 + int(away * 1000)
+    lab.raw.rpush(lab.key(queue, "promised"), rung)
+
+    assert queue.enqueue("a") is True
 
 
 def test_who_waits_gets_in_ahead_of_who_hammers(crowd: Crowd) -> None:
