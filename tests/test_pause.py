@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from support import Backend, Lab
+from support import Backend, Lab, await_true
 
-from durableq import Job, Queue, Reason, operations
+from durableq import Job, Queue, Reason, operations, policy
 
 
 def test_a_paused_queue_hands_out_nothing_and_does_all_else(lab: Lab) -> None:
@@ -60,14 +60,16 @@ def test_it_is_paused_for_everybody_and_stays_so(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 3])
-def test_resume_wakes_who_waits(real: Backend, number: int) -> None:
+def test_resume_wakes_who_waits(
+    real: Backend, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(policy, "LONGEST_SLEEP", 60)  # who is not woken does not look again
     with Queue(redis=real.url) as queue, ThreadPoolExecutor(number) as pool:
         queue.execute([operations.enqueue(f"j{each}") for each in range(number)])
         queue.pause()
         waiting = [pool.submit(queue.reserve, wait=30) for _ in range(number)]
         with real.client() as raw:
-            while sum(client["cmd"] == "blpop" for client in raw.client_list()) < number:
-                pass
+            await_true(lambda: raw.info("clients")["blocked_clients"] == number)
             before = commands(raw)
             queue.resume()
             ids = {each.result(timeout=20).id for each in waiting}
