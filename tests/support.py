@@ -122,6 +122,14 @@ def dump(raw: redis.Redis, keys: tuple[bytes, ...]) -> dict[str, Any]:
     return {part: value for (part, _, _), value in zip(there, pipe.execute(), strict=True)}
 
 
+def taken(queue: Any) -> list[str]:
+    """The ids of all waiting jobs, in their order: they are in flight then."""
+    ids = []
+    while job := queue.reserve():
+        ids.append(job.id)
+    return ids
+
+
 @contextmanager
 def running(program: str, folder: Path, *options: str, port: int = 0) -> Iterator[str]:
     """Run a server program of any kind on a unix socket in `folder`; yield its URL."""

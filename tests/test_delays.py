@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from support import Backend, Lab, await_true
+from support import Backend, Lab, await_true, taken
 
 from durableq import InvalidArgument, Job, Outcome, Queue, Reason, operations, policy
 
@@ -20,13 +20,6 @@ def arrive(lab: Lab, queue: Any, *ids: str, at: int = 1) -> None:
     for member in lab.raw.zrange(key, 0, -1):
         if not ids or member[13:].decode() in ids:
             lab.raw.zadd(key, {member: at})
-
-
-def taken(queue: Any) -> list[str]:
-    ids = []
-    while job := queue.reserve():
-        ids.append(job.id)
-    return ids
 
 
 def server_now(lab: Lab) -> datetime:

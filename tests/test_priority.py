@@ -4,17 +4,9 @@ import random
 from typing import Any
 
 import pytest
-from support import Lab
+from support import Lab, taken
 
 from durableq import InvalidArgument, Job, Reason, operations
-
-
-def taken(queue: Any) -> list[str]:
-    """The ids of all waiting jobs, in their order: they are in flight then."""
-    ids = []
-    while job := queue.reserve():
-        ids.append(job.id)
-    return ids
 
 
 def test_higher_goes_first_then_who_came_first(lab: Lab) -> None:

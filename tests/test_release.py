@@ -4,7 +4,7 @@ import itertools
 from typing import Any
 
 import pytest
-from support import Lab
+from support import Lab, taken
 
 from durableq import Job, Outcome, Reason, operations
 
@@ -16,14 +16,6 @@ def reserved(lab: Lab, *ids: str, **settings: Any) -> Any:
     return queue
 
 
-def rest(queue: Any) -> list[str]:
-    """The ids of all waiting jobs, in their order: they are in flight then."""
-    ids = []
-    while job := queue.reserve():
-        ids.append(job.id)
-    return ids
-
-
 def test_a_released_job_is_the_next_one_with_its_next_attempt(lab: Lab) -> None:
     queue = reserved(lab, "a")
     queue.execute([operations.enqueue(id) for id in "bc"])
@@ -32,7 +24,7 @@ def test_a_released_job_is_the_next_one_with_its_next_attempt(lab: Lab) -> None:
     assert queue.release("a", 1) is False
 
     assert queue.reserve() == Job("a", "", 2)
-    assert rest(queue) == ["b", "c"]
+    assert taken(queue) == ["b", "c"]
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["one by one", "together"])
@@ -49,7 +41,7 @@ def test_several_come_back_in_the_order_of_reservation_whoever_releases_first(
         else:
             assert all(queue.release(id, 1) for id in order)
 
-        assert rest(queue) == [*ids, "later"]
+        assert taken(queue) == [*ids, "later"]
 
 
 def test_more_than_nine_come_back_in_their_order(lab: Lab) -> None:
@@ -58,7 +50,7 @@ def test_more_than_nine_come_back_in_their_order(lab: Lab) -> None:
 
     assert all(queue.execute([operations.release(id, 1) for id in reversed(ids)]))
 
-    assert rest(queue) == ids
+    assert taken(queue) == ids
 
 
 def test_released_jobs_go_before_retried_returned_and_new_ones(lab: Lab) -> None:
@@ -72,7 +64,7 @@ def test_released_jobs_go_before_retried_returned_and_new_ones(lab: Lab) -> None
     queue.enqueue("f")
     queue.release("c", 1)
 
-    assert rest(queue) == ["c", "d", "e", "a", "b", "f"]
+    assert taken(queue) == ["c", "d", "e", "a", "b", "f"]
 
 
 def test_a_job_released_again_is_still_the_next(lab: Lab) -> None:
@@ -83,7 +75,7 @@ def test_a_job_released_again_is_still_the_next(lab: Lab) -> None:
         assert queue.release("a", attempt) is True
         assert queue.reserve() == Job("a", "", attempt + 1)
 
-    assert rest(queue) == ["b"]
+    assert taken(queue) == ["b"]
 
 
 def test_it_uses_up_an_attempt_number_and_none_of_the_budget(lab: Lab) -> None:
@@ -146,7 +138,7 @@ def test_its_id_is_that_of_an_active_job(lab: Lab) -> None:
     outcome = queue.execute(operations.enqueue("a"))
 
     assert (outcome.reason, outcome.same_payload) == (Reason.DUPLICATE, True)
-    assert rest(queue) == ["a"]
+    assert taken(queue) == ["a"]
 
 
 def test_a_released_job_can_be_cancelled(lab: Lab) -> None:
@@ -159,7 +151,7 @@ def test_a_released_job_can_be_cancelled(lab: Lab) -> None:
 
     assert queue.enqueue("d") is True, "its room is free"
     assert queue.enqueue("b") is False, "and its id is not"
-    assert rest(queue) == ["a", "c", "d"]
+    assert taken(queue) == ["a", "c", "d"]
     for id, attempt in (("a", 2), ("c", 2), ("d", 1)):
         assert queue.ack(id, attempt) is True
     left = lab.dump(queue)
@@ -181,7 +173,7 @@ def test_the_order_of_the_others_is_kept_past_cancelled_ones(lab: Lab) -> None:
     queue.cancel("d")
     queue.release("a", 1)
 
-    assert rest(queue) == ["a", "b", "e"]
+    assert taken(queue) == ["a", "b", "e"]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +232,7 @@ def test_twice_in_a_list_is_once(lab: Lab) -> None:
     outcomes = queue.execute([operations.release(id, 1) for id in "abab"])
 
     assert [outcome.reason for outcome in outcomes] == ["done", "done", "waiting", "waiting"]
-    assert rest(queue) == ["a", "b"]
+    assert taken(queue) == ["a", "b"]
 
 
 @pytest.mark.parametrize(("id", "attempt"), [(1, 1), (b"a", 1), ("a", "1"), ("a", True)])

@@ -4,9 +4,9 @@
 -- vacancy(capacity, woken, wanted, time) -> room (nil where it is unbounded), whether the caller, who
 -- was woken, has a promise. Room that is promised to others is none.
 local function vacancy(capacity, woken, wanted, time)
-  local own = woken and call('LLEN', ROOM) and call('LLEN', PROMISED) > 0
+  call('LLEN', ROOM) -- of the right type, before anything is written
+  local own = woken and call('LLEN', PROMISED) > 0
   if not capacity then return nil, own end
-  call('LLEN', ROOM)
   local room = capacity - call('HLEN', JOBS)
   if room >= wanted + MOST_RINGS then return room, own end
   return room - math.max(0, promised(time) - (own and 1 or 0)), own
