@@ -1,15 +1,16 @@
 """What calls cost as a queue grows: server time of single calls, and what is left behind.
 
 `python benchmarks/growth.py [--jobs N]` starts its own server and prints the table of
-docs/growth.md: microseconds of server time of single calls, as the server's slow log has them, on
-queues of N / 100, N / 10 and N waiting jobs (N is a million). Then what must not grow, or stall.
-It takes a quarter of an hour, and 600 MB of memory, for a million.
+docs/growth.md: microseconds of server time of single calls, as the server itself counts them (INFO
+latencystats), on queues of N / 100, N / 10 and N waiting jobs (N is a million). Then what must not
+grow, or stall. It takes three minutes or more, and 600 MB of memory, for a million.
 """
 
 import argparse
 import os
 import random
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -35,21 +36,22 @@ def chunks(every: Iterable[Any], size: int = 16_000) -> Iterator[list[Any]]:
 
 
 class Meter:
-    """The server time of script calls, each of them."""
+    """The server time of script calls, by the server's own count."""
 
     def __init__(self, raw: redis.Redis) -> None:
         self.raw = raw
-        raw.config_set("slowlog-max-len", 10**6)
+        raw.config_set("latency-tracking-info-percentiles", "50 99 100")
 
-    def measure(self, *calls: Callable[[], object]) -> list[float]:
-        """Run calls; return the microseconds of server time of each script call, in order."""
-        self.raw.config_set("slowlog-log-slower-than", 0)
-        self.raw.slowlog_reset()
+    def measure(self, calls: Iterable[Callable[[], object]]) -> str:
+        """Run calls; tell the microseconds of their scripts: median, 99th percentile and most."""
+        while self.raw.info("memory")["lazyfree_pending_objects"]:
+            time.sleep(0.1)  # a queue that was destroyed is freed still
+        self.raw.config_resetstat()
         for call in calls:
             call()
-        self.raw.config_set("slowlog-log-slower-than", -1)
-        log = self.raw.slowlog_get(10**6)
-        return sorted(each["duration"] for each in log if each["command"].startswith(b"EVALSHA"))
+        stats: Any = self.raw.info("latencystats")
+        times = stats["latency_percentiles_usec_evalsha"]
+        return " / ".join(f"{times[name]:.0f}" for name in ("p50", "p99", "p100"))
 
 
 def apart(process: int) -> None:
@@ -57,10 +59,6 @@ def apart(process: int) -> None:
     if hasattr(os, "sched_setaffinity") and len(processors := sorted(os.sched_getaffinity(0))) > 1:
         os.sched_setaffinity(process, processors[-1:])
         os.sched_setaffinity(0, processors[:-1])
-
-
-def told(times: list[float]) -> str:
-    return f"{times[len(times) // 2]:.0f} / {times[len(times) * 99 // 100]:.0f} / {times[-1]:.0f}"
 
 
 def filled(url: str, number: int, **settings: Any) -> Queue[str]:
@@ -81,7 +79,9 @@ def single_calls(url: str, meter: Meter, number: int) -> dict[str, str]:
     ids = [f"job-{at:016d}" for at in chance.sample(range(number // 2, number), 4 * samples)]
     held: list[Any] = []
     at = iter(range(10**9))
+    empty = meter.raw.script_load("return 1")
     kinds: dict[str, Callable[[], object]] = {
+        "an empty script, for comparison": lambda: meter.raw.evalsha(empty, 0),
         "enqueue": lambda: queue.enqueue(f"new-{next(at)}", PAYLOAD),
         "cancel, a random job": lambda: queue.cancel(ids.pop()),
         "reschedule, a random job to another priority": lambda: queue.reschedule(
@@ -103,7 +103,7 @@ def single_calls(url: str, meter: Meter, number: int) -> dict[str, str]:
     for name, call in kinds.items():
         say(f"{number:,} waiting jobs: {name}")
         many = samples // 4 if "retry" in name or name == "ack" else samples
-        found[name] = told(meter.measure(*[call] * many))
+        found[name] = meter.measure([call] * many)
     queue.destroy()
     return found
 
@@ -133,11 +133,8 @@ def rounds(url: str, raw: redis.Redis, number: int, parked: int) -> str:
 
 def drained(queue: Queue[str], meter: Meter, number: int) -> str:
     """Reserve so many jobs, one at a time."""
-    times: list[float] = []
-    for chunk in chunks(range(number), 5000):
-        times += meter.measure(*[lambda: queue.execute(operations.reserve())] * len(chunk))
-        say(f"{chunk[-1] + 1:,} jobs reserved")
-    return told(sorted(times))
+    say(f"reserving {number:,} jobs")
+    return meter.measure([lambda: queue.execute(operations.reserve())] * number)
 
 
 def main() -> None:
@@ -164,15 +161,14 @@ def main() -> None:
         queue = filled(url, number)
         ids = [f"job-{at:016d}" for at in range(number)]
         random.Random(2).shuffle(ids)
-        times: list[float] = []
-        for chunk in chunks(ids[: number - 10], 5000):
-            times += meter.measure(
-                lambda ids=chunk: queue.execute([operations.cancel(id) for id in ids])
-            )
-            say(f"cancelling all but ten: {len(times) * 250:,}")
+        say(f"cancelling all but ten of {number:,} jobs")
+        cancels = [
+            lambda ids=chunk: queue.execute([operations.cancel(id) for id in ids])
+            for chunk in chunks(ids[: number - 10], 5000)
+        ]
         print(
             f"- All but ten of {number:,} jobs cancelled in random order, in batches of 250: "
-            f"{told(sorted(times))}; then the ten reserved: {drained(queue, meter, 10)}."
+            f"{meter.measure(cancels)}; then the ten reserved: {drained(queue, meter, 10)}."
         )
         queue.destroy()
 
