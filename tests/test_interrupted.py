@@ -123,12 +123,10 @@ def test_a_reserve_cancelled_as_the_loop_ends_has_nothing(
     line: Line, caplog: pytest.LogCaptureFixture, times: int
 ) -> None:
     line.slow()
-    queues: list[AsyncQueue[str]] = []
-    known: list[set[str]] = []
+    known: dict[AsyncQueue[str], set[str]] = {}
 
     async def one(moment: float) -> None:
         queue = AsyncQueue(redis=line.url)
-        queues.append(queue)
         await queue.enqueue("a")
         task = asyncio.create_task(queue.reserve())
         await asyncio.sleep(moment)
@@ -138,7 +136,7 @@ def test_a_reserve_cancelled_as_the_loop_ends_has_nothing(
                 await asyncio.sleep(0)
         # Nobody awaits the task: its queue is closed, and asyncio.run cancels it once more.
         await queue.close()
-        known.append({task.result().id} if task.done() and not task.cancelled() else set())
+        known[queue] = {task.result().id} if task.done() and not task.cancelled() else set()
 
     async def all_of_them() -> None:
         async with asyncio.TaskGroup() as group:
@@ -146,11 +144,10 @@ def test_a_reserve_cancelled_as_the_loop_ends_has_nothing(
                 group.create_task(one(0.01 + step * 0.18 / 23))
 
     for _ in range(2):
-        queues.clear()
         known.clear()
         asyncio.run(all_of_them())
-        assert [line.in_flight(queue) for queue in queues] == known
-        for queue in queues:
+        assert {queue: line.in_flight(queue) for queue in known} == known
+        for queue in known:
             line.raw.delete(*queue._definition.keys)
     assert not [record for record in caplog.records if record.name == "durableq"]
 
