@@ -27,6 +27,7 @@ from durableq.errors import (
 from durableq.models import (
     Counts,
     Event,
+    Exchange,
     Failure,
     FailureReason,
     Job,
@@ -56,6 +57,7 @@ __all__ = [
     "DurableQueueError",
     "EmbeddedServerError",
     "Event",
+    "Exchange",
     "Failure",
     "FailureReason",
     "InvalidArgument",

@@ -189,6 +189,11 @@ def token(value: object) -> bytes:
     return text(value, "a claim token")[:300].encode("utf-8", "surrogatepass") or b"-"
 
 
+def claim(id: object, number: object, claim_token: object) -> tuple[bytes, bytes, bytes]:
+    """Return what says who holds a job: its id, attempt and claim token."""
+    return known_id(id), attempt(number), token(claim_token)
+
+
 def error_text(value: object) -> bytes:
     """Return an error text, cut at a character."""
     if value is None:

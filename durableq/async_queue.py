@@ -6,18 +6,17 @@ from typing import Literal, TypeVar, overload
 from redis.asyncio import Redis
 
 from durableq import operations
+from durableq.async_bulk import AsyncBulk
 from durableq.async_client import AsyncClient
-from durableq.async_upkeep import AsyncUpkeep
 from durableq.codecs import Codec
 from durableq.definition import PREFIX
-from durableq.models import UNSET, Job, Keep, Reason, Unset
+from durableq.models import IDLE, UNSET, Job, Keep, Reason, Unset
 
 T = TypeVar("T")
 _FULL = (Reason.FULL,)
-_IDLE = (Reason.EMPTY, Reason.PAUSED)
 
 
-class AsyncQueue(AsyncUpkeep[T]):
+class AsyncQueue(AsyncBulk[T]):
     """A durable queue of jobs on a Redis or Valkey server.
 
     `name` is the queue's name; processes that give the same name share the queue. Without one a
@@ -129,7 +128,8 @@ class AsyncQueue(AsyncUpkeep[T]):
         operation = operations.enqueue(
             id, payload, priority=priority, delay=delay, at=at, max_attempts=max_attempts
         )
-        return bool(await self._waited(operation, request, wait, _FULL, self._definition.door()))
+        words = self._definition.door()
+        return bool((await self._waited(operation, request, wait, _FULL, words))[0])
 
     async def reserve(
         self,
@@ -160,7 +160,7 @@ class AsyncQueue(AsyncUpkeep[T]):
         """
         operation = operations.reserve(lease=lease, worker=worker, max_attempts=max_attempts)
         words = self._definition.bell()
-        outcome = await self._waited(operation, request, wait, _IDLE, words)
+        outcome = (await self._waited(operation, request, wait, IDLE, words))[0]
         if outcome.error is not None:
             raise outcome.error
         return outcome.job

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from durableq import arguments, policy, replies
 from durableq.arguments import seconds
-from durableq.async_handle import AsyncHandle
+from durableq.async_calls import AsyncCalls
 from durableq.models import ACTIVE, Counts, JobView, Page, Position, Reason, Transition
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ MOST = 2**53
 HISTORY_PAGE = 250
 
 
-class AsyncViews(AsyncHandle[T]):
+class AsyncViews(AsyncCalls[T]):
     """The views of a queue; `AsyncQueue` is what users make."""
 
     async def counts(self) -> Counts:

@@ -105,7 +105,7 @@ class Delivery:
         self._uncertain = request is not None
         self._tries, self._reloads, self._deadline = 0, 0, 0.0
         self._patience: float | None = None
-        self._asked = False
+        self._asked, self._places = False, 0
         self.done = not calls
         if not self.done:
             self._fill()
@@ -122,6 +122,7 @@ class Delivery:
             if call.last:
                 break
         tokened = [call for call in self._window if call.tokened]
+        self._places = len(tokened)
         if not tokened:
             return
         base = self._request = self._request or self._lanes.next()
@@ -131,6 +132,11 @@ class Delivery:
             if len(tokened) > 1 or self._uncertain:
                 call.after = previous
                 previous = f"{request.seat} {request.number}"
+
+    @property
+    def next_token(self) -> str:
+        """The request token of what is sent after this, if it is part of the same."""
+        return self._request.token if self._request else ""
 
     def commands(self) -> list[tuple[Word, ...]]:
         """Return the commands to send now."""
@@ -157,7 +163,9 @@ class Delivery:
         if self._request is not None:
             if self.done and self._own:
                 self._lanes.answered(self._request)
-            self._request = self._request.following()
+            # Receipts of ours are not needed any more. A user may repeat the whole, however long.
+            last, places = self._request, self._places
+            self._request = last.following() if self._own else last.neighbor(places)
         if not self.done:
             self._fill()
         return 0.0

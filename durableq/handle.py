@@ -1,32 +1,22 @@
-"""Handle: what every queue has: its name and settings, opening, executing, closing.
+"""Handle: what every queue has: its name and settings, opening, pausing, closing.
 
-The operations on jobs are in queue.py and upkeep.py, looking at them is in views.py.
+Running operations is in calls.py, looking at jobs in views.py.
 async_handle.py is the same, awaited.
 """
 
-import contextlib
-import logging
-import time
-from collections.abc import Iterable
-from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, overload
+from typing import Any, Generic, Literal, NoReturn, Self, TypeVar
 
 from redis import Redis
 
-from durableq import policy
-from durableq.arguments import seconds
 from durableq.client import Client
 from durableq.codecs import Codec
 from durableq.definition import Definition, Registry
-from durableq.delivery import Delivery
-from durableq.errors import DurableQueueError, QueueNotFound
-from durableq.models import UNSET, Keep, Outcome, Reason, Settings, Unset
-from durableq.operations import Operation, Plan
+from durableq.errors import QueueNotFound
+from durableq.models import UNSET, Keep, Settings, Unset
 
 T = TypeVar("T")
-STRANDED = "queue %r: an interrupted reserve may have left a job in flight (%s)"
 
 
 class Handle(Generic[T]):
@@ -71,26 +61,6 @@ class Handle(Generic[T]):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    @overload
-    def execute(self, operation: Operation, *, request: str | None = None) -> Outcome[T]: ...
-    @overload
-    def execute(
-        self, operation: Iterable[Operation], *, request: str | None = None
-    ) -> list[Outcome[T]]: ...
-    def execute(
-        self, operation: Operation | Iterable[Operation], *, request: str | None = None
-    ) -> Outcome[T] | list[Outcome[T]]:
-        """Run one operation, or many as if one after another; return the Outcome of each.
-
-        Operations are made by `durableq.operations`. Many are sent in few round trips. They are
-        not one transaction: other clients' operations may come in between, and if an error is
-        raised, its `outcomes` are those of the operations that ran before. To go on then, execute
-        the rest, not the whole, with `request=error.request` if it is an OutcomeUnknown.
-        """
-        if isinstance(operation, Operation):
-            return self._run([operation], request)[0]
-        return self._run(list(operation), request)
 
     def configure(
         self,
@@ -168,91 +138,3 @@ class Handle(Generic[T]):
                 replies = self.client.run(self.name, self._definition.creating())
             self._codec = self._definition.opened(replies[-1])
         return self._codec
-
-    def _run(self, batch: list[Operation], request: str | None) -> list[Outcome[Any]]:
-        codec = self._open()
-        plan = Plan(batch, self._definition.keys, codec)
-        delivery = Delivery(self.name, plan.calls, self.client.lanes, request)
-        try:
-            self.client.deliver(delivery)
-            return plan.outcomes(delivery)
-        except DurableQueueError as error:
-            error.outcomes = tuple(plan.outcomes(delivery))
-            raise
-        except BaseException:
-            if request is None and plan.reserves:
-                self._give_back([], (plan, delivery))
-            raise
-
-    def _settled(self, operation: Operation, request: str | None) -> Outcome[Any]:
-        outcome = self._run([operation], request)[0]
-        while request is None and operation.kind == "reserve":
-            # Lost with its reply, and gone before it was asked for again? More to recover?
-            again = outcome.reason is Reason.CANCELLED
-            if not again and not (outcome.reason is Reason.EMPTY and outcome.more):
-                break
-            outcome = self._run([operation], None)[0]
-        return outcome
-
-    def _waited(
-        self,
-        operation: Operation,
-        request: str | None,
-        wait: float | timedelta,
-        obstacles: tuple[Reason, ...],
-        words: tuple[bytes, ...],
-    ) -> Outcome[Any]:
-        """Run an operation, and again while one of `obstacles` is in its way and time is left.
-
-        Between two looks it sleeps on the server, by the blocking command `words`.
-        """
-        deadline = time.monotonic() + seconds(wait, "wait")
-        outcome = self._settled(operation, request)
-        if outcome.reason not in obstacles or not wait:
-            return outcome
-        try:
-            with self.client.listener(self.name, *words) as listener:
-                while outcome.reason in obstacles and (left := deadline - time.monotonic()) > 0:
-                    soon = policy.LONGEST_SLEEP if outcome.due is None else outcome.due
-                    woken = listener.wait(left, min(left, soon, policy.LONGEST_SLEEP))
-                    outcome = self._settled(replace(operation, woken=woken), None)
-            if listener.cut_off and operation.kind == "reserve":
-                self._ring()
-        except BaseException:
-            self._give_back(Plan.releases([outcome]))  # to whom it is lost
-            raise
-        return outcome
-
-    def _ring(self) -> None:
-        """Wake somebody else, if there is work: our listener may have taken a ring along."""
-        delivery = Delivery(self.name, self._definition.ringing(), self.client.lanes)
-        delivery.hurry(policy.LATE)
-        with contextlib.suppress(DurableQueueError):  # they look for themselves before long
-            self.client.deliver(delivery)
-
-    def _give_back(
-        self, releases: list[Operation], doubt: tuple[Plan, Delivery] | None = None
-    ) -> None:
-        """Release jobs, and what a call in doubt has reserved: nobody will hear of them."""
-        if not releases and doubt is None:
-            return
-        client = self.client.hurried(policy.GIVE_BACK / 2)
-        try:
-            if doubt is not None:
-                plan, delivery = doubt
-                delivery.hurry(policy.GIVE_BACK / 2)
-                if delivery.resume():
-                    client.deliver(delivery)
-                releases = Plan.releases(plan.outcomes(delivery))
-            calls = Plan(releases, self._definition.keys, self._open()).calls
-            delivery = Delivery(self.name, calls, client.lanes)
-            delivery.hurry(policy.GIVE_BACK / 2)
-            client.deliver(delivery)
-        except DurableQueueError as error:
-            logging.getLogger("durableq").warning(STRANDED, self.name, error)
-        except BaseException as error:
-            told = "interrupted again: " + type(error).__name__
-            logging.getLogger("durableq").warning(STRANDED, self.name, told)
-            raise
-        finally:
-            client.drop_idle()

@@ -49,6 +49,9 @@ class Reason(StrEnum):
 ACTIVE = (Reason.WAITING, Reason.DELAYED, Reason.IN_FLIGHT)
 """Where an active job is."""
 
+IDLE = (Reason.EMPTY, Reason.PAUSED)
+"""Why a reserve has no job: what waiting may help."""
+
 
 class FailureReason(StrEnum):
     """Why a job failed for good."""
@@ -204,6 +207,19 @@ class Outcome(Generic[T]):
         known = [(f.name, getattr(self, f.name), f.default) for f in fields(self)[1:]]
         details = [f", {name}={value!r}" for name, value, usual in known if value is not usual]
         return f"Outcome({self.reason!s}{''.join(details)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange(Generic[T]):
+    """What became of the jobs that were settled, and of those that were to be reserved."""
+
+    settled: list[Outcome[T]]
+    reserved: list[Outcome[T]]
+
+    @property
+    def jobs(self) -> list[Job[T]]:
+        """The jobs that were reserved, and can be read."""
+        return [outcome.job for outcome in self.reserved if outcome.job is not None]
 
 
 class Event(StrEnum):

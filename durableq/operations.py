@@ -5,7 +5,7 @@ a list of them into as few script calls as keep their order: consecutive ones of
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,12 +23,15 @@ MAX_BATCH = 250
 
 MAX_BATCH_BYTES = 4 * MAX_PAYLOAD
 MAX_RESERVES = 16
-"""The same for reserves, whose payloads may be of any size."""
+"""The same for single reserves, whose payloads may be of any size."""
+
+MOST_RESERVED = 100
+"""The same for reserves made at once: they may get less, where the payloads are large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation, not yet run: made by the functions of this module, run by `execute`."""
+    """One operation, or `count` of a kind: made by the functions of this module, not yet run."""
 
     kind: str
     read: Callable[[Reply], list[Outcome[Any]]]
@@ -37,6 +40,7 @@ class Operation:
     """What the queue's codec is to encode as one more argument."""
     last: bool = False
     """Whether its answer must be read before anything else is sent (see `Call`)."""
+    count: int = 1
     most: int = MAX_BATCH
     """The most of its kind in one call."""
     common: tuple[bytes, ...] = ()
@@ -48,6 +52,10 @@ class Operation:
     def hints(self) -> tuple[bytes, ...]:
         """The hints of the call (see `Call`)."""
         return () if self.woken is None else (b"%d" % self.woken,)
+
+    def several(self, count: int, args: tuple[bytes, ...]) -> "Operation":
+        """Return `count` operations like this one as one, with the arguments of them all."""
+        return replace(self, args=args, payload=UNSET, count=count)
 
     def encoded(self, codec: Codec[Any]) -> tuple[bytes, ...]:
         """Return the arguments of the script for this item."""
@@ -112,7 +120,7 @@ def _batches(
             raise TypeError(f"execute takes operations, not {type(operation).__name__}")
         more = operation.encoded(codec)
         more_size = sum(map(len, more))
-        full = items == operation.most or size + more_size > MAX_BATCH_BYTES
+        full = items + operation.count > operation.most or size + more_size > MAX_BATCH_BYTES
         alike = first and _alike(first, operation)
         if first is not None and (full or not alike):
             yield first, tuple(args), items
@@ -120,7 +128,7 @@ def _batches(
         if first is None:
             first, args, items, size = operation, [], 0, 0
         args += more
-        items += 1
+        items += operation.count
         size += more_size
     if first is not None:
         yield first, tuple(args), items
@@ -167,7 +175,7 @@ def reserve(
 
 def ack(id: str, attempt: int, *, token: str | None = None) -> Operation:
     """Finish a job; see `Queue.ack`."""
-    return Operation("ack", replies.read_words, _claim(id, attempt, token))
+    return Operation("ack", replies.read_words, arguments.claim(id, attempt, token))
 
 
 def retry(
@@ -180,19 +188,19 @@ def retry(
 ) -> Operation:
     """Give a job back to the waiting tail, now or later; see `Queue.retry`."""
     due = arguments.due(delay, None)
-    args = (*_claim(id, attempt, token), arguments.error_text(error), due)
+    args = (*arguments.claim(id, attempt, token), arguments.error_text(error), due)
     return Operation("retry", replies.read_words, args)
 
 
 def fail(id: str, attempt: int, *, error: str | None = None, token: str | None = None) -> Operation:
     """Give a job up for good; see `Queue.fail`."""
-    args = (*_claim(id, attempt, token), arguments.error_text(error), b"")
+    args = (*arguments.claim(id, attempt, token), arguments.error_text(error), b"")
     return Operation("fail", replies.read_words, args)
 
 
 def release(id: str, attempt: int, *, token: str | None = None) -> Operation:
     """Hand back a job unstarted, to the head of waiting; see `Queue.release`."""
-    return Operation("release", replies.read_words, _claim(id, attempt, token))
+    return Operation("release", replies.read_words, arguments.claim(id, attempt, token))
 
 
 def extend(
@@ -203,7 +211,7 @@ def extend(
     token: str | None = None,
 ) -> Operation:
     """Let a lease end later; see `Queue.extend`."""
-    args = (*_claim(id, attempt, token), arguments.lease(lease))
+    args = (*arguments.claim(id, attempt, token), arguments.lease(lease))
     return Operation("extend", replies.read_words, args)
 
 
@@ -236,7 +244,3 @@ def redrive(id: str, *, max_attempts: int | None = None) -> Operation:
     """Put a failed job back to waiting; see `Queue.redrive`."""
     args = (arguments.known_id(id), arguments.limit(max_attempts))
     return Operation("redrive", replies.read_words, args)
-
-
-def _claim(id: str, attempt: int, token: str | None) -> tuple[bytes, bytes, bytes]:
-    return arguments.known_id(id), arguments.attempt(attempt), arguments.token(token)

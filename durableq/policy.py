@@ -36,3 +36,11 @@ def resend_pause(tries: int, chance: float) -> float:
     """
     doubled: float = _FIRST_PAUSE * 2 ** min(tries - 1, 10)
     return min(_LONGEST_PAUSE, doubled) * (1 - chance / 2)
+
+
+def next_look(due: float | None, left: float) -> float:
+    """Return the seconds until a waiter is to look again that has so many `left`.
+
+    `due` is in how many the next lease or delay ends, if any does.
+    """
+    return min(left, LONGEST_SLEEP, left if due is None else due)

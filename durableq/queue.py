@@ -1,6 +1,7 @@
 """Queue: what producers and workers do; a thin method for each operation.
 
-What may be done with the jobs of others is in upkeep.py. async_queue.py is the same, awaited.
+Many jobs at once are in bulk.py, the jobs of others in upkeep.py. async_queue.py is the same,
+awaited.
 """
 
 from datetime import datetime, timedelta
@@ -9,18 +10,17 @@ from typing import Literal, TypeVar, overload
 from redis import Redis
 
 from durableq import operations
+from durableq.bulk import Bulk
 from durableq.client import Client
 from durableq.codecs import Codec
 from durableq.definition import PREFIX, Registry
-from durableq.models import UNSET, Job, Keep, Reason, Unset
-from durableq.upkeep import Upkeep
+from durableq.models import IDLE, UNSET, Job, Keep, Reason, Unset
 
 T = TypeVar("T")
 _FULL = (Reason.FULL,)
-_IDLE = (Reason.EMPTY, Reason.PAUSED)
 
 
-class Queue(Upkeep[T]):
+class Queue(Bulk[T]):
     """A durable queue of jobs on a Redis or Valkey server.
 
     `name` is the queue's name; processes that give the same name share the queue. Without one a
@@ -132,7 +132,8 @@ class Queue(Upkeep[T]):
         operation = operations.enqueue(
             id, payload, priority=priority, delay=delay, at=at, max_attempts=max_attempts
         )
-        return bool(self._waited(operation, request, wait, _FULL, self._definition.door()))
+        words = self._definition.door()
+        return bool(self._waited(operation, request, wait, _FULL, words)[0])
 
     def reserve(
         self,
@@ -163,7 +164,7 @@ class Queue(Upkeep[T]):
         """
         operation = operations.reserve(lease=lease, worker=worker, max_attempts=max_attempts)
         words = self._definition.bell()
-        outcome = self._waited(operation, request, wait, _IDLE, words)
+        outcome = self._waited(operation, request, wait, IDLE, words)[0]
         if outcome.error is not None:
             raise outcome.error
         return outcome.job

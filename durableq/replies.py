@@ -50,7 +50,7 @@ def read_jobs(reply: Reply) -> list[Outcome[Any]]:
     """
     number, soon, more, void, paused, *rest = reply.value
     jobs, others = rest[: 3 * int(number)], rest[3 * int(number) :]
-    outcomes = [_reserved(jobs[at : at + 3], reply) for at in range(0, len(jobs), 3)]
+    outcomes = _reserved(jobs, reply)
     outcomes += [Outcome(Reason.CANCELLED)] * int(void)
     why = Reason.PAUSED if int(paused) else Reason.EMPTY
     empty: Outcome[Any] = Outcome(why, more=bool(int(more)), due=_seconds(soon))
@@ -59,15 +59,21 @@ def read_jobs(reply: Reply) -> list[Outcome[Any]]:
     return [replace(outcomes[0], failed=failed), *outcomes[1:]] if failed else outcomes
 
 
-def _reserved(parts: Sequence[Any], reply: Reply) -> Outcome[Any]:
-    name, attempt, data = parts[0].decode(), int(parts[1]), parts[2]
-    try:
-        job = Job(name, reply.codec.decode(data), attempt, reply.request)
-    except Exception as error:
-        broken = DecodeError(name, attempt, reply.request, data, reply.codec.name)
-        broken.__cause__ = error
-        return Outcome(Reason.DONE, attempt=attempt, error=broken)
-    return Outcome(Reason.DONE, job=job, attempt=attempt)
+def _reserved(jobs: Sequence[Any], reply: Reply) -> list[Outcome[Any]]:
+    """Return an outcome for each job: its id, attempt and payload stand in a row."""
+    outcomes: list[Outcome[Any]] = []
+    decode, request, reserved = reply.codec.decode, reply.request, Reason.DONE
+    for name, number, data in zip(jobs[::3], jobs[1::3], jobs[2::3], strict=True):
+        id, attempt = name.decode(), int(number)
+        try:
+            job = Job(id, decode(data), attempt, request)
+        except Exception as error:
+            broken = DecodeError(id, attempt, request, data, reply.codec.name)
+            broken.__cause__ = error
+            outcomes.append(Outcome(reserved, attempt=attempt, error=broken))
+        else:
+            outcomes.append(Outcome(reserved, job, attempt))
+    return outcomes
 
 
 def read_recovered(reply: Reply) -> list[Outcome[Any]]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from durableq import arguments, policy, replies
 from durableq.arguments import seconds
-from durableq.handle import Handle
+from durableq.calls import Calls
 from durableq.models import ACTIVE, Counts, JobView, Page, Position, Reason, Transition
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ MOST = 2**53
 HISTORY_PAGE = 250
 
 
-class Views(Handle[T]):
+class Views(Calls[T]):
     """The views of a queue; `Queue` is what users make."""
 
     def counts(self) -> Counts:

@@ -4,7 +4,7 @@ local failure, answer, meta = begin('capacity')
 if failure then return failure end
 if answer then return split(answer) end
 
-local corrupt, reply, acked, jobs = claims(3, function() return 'finished' end)
+local corrupt, reply, acked, jobs = claims(3, function() return 'finished' end, not noted and glance)
 if corrupt then return corrupt end
 call('HLEN', PAYLOADS)
 call('SCARD', RETIRED)

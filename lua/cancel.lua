@@ -6,7 +6,7 @@ if answer then return split(answer) end
 
 local ids = {}
 for i = 1, COUNT do ids[i] = ARGV[FIRST + i - 1] end
-local jobs, corrupt = load(ids)
+local jobs, corrupt = load(ids, not noted and glance)
 if corrupt then return corrupt end
 local before = check_cancelling(meta.capacity)
 

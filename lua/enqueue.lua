@@ -37,8 +37,7 @@ for i, id in ipairs(ids) do
     local at = FIRST + WIDTH * (i - 1)
     accepted[#accepted + 1], payload_of[id] = id, payloads[i]
     bodies[#bodies + 1], bodies[#bodies + 2] = id, payloads[i]
-    jobs[id] = fresh(ARGV[at + 2], ARGV[at + 3], time)
-    jobs[id].due = due_of(ARGV[at + 4], time)
+    jobs[id] = fresh(ARGV[at + 2], ARGV[at + 3], time, due_of(ARGV[at + 4], time))
     if later(jobs[id], time) then delayed = delayed + 1 end
   end
 end

@@ -355,6 +355,28 @@ def test_a_cancelled_list_gives_back_what_it_has_reserved(line: Line) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("verb", ["reserve_many", "exchange"])
+def test_cancelled_many_are_given_back(line: Line, verb: str) -> None:
+    ids = [f"job-{i:03}" for i in range(150)]
+    fault = line.proxy.fault("reserve", skip=1 + int(verb == "reserve_many"), hang=True)
+
+    async def main() -> None:
+        async with AsyncQueue(redis=line.url) as queue:
+            await queue.enqueue_many([(id, "") for id in ids])
+            held = await queue.reserve_many(1)
+            call = queue.exchange(held, 100) if verb == "exchange" else queue.reserve_many(149)
+            task = asyncio.create_task(call)
+            await until(lambda: fault.reply)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert line.in_flight(queue) == (set() if verb == "exchange" else {ids[0]})
+            assert [job.id for job in await queue.reserve_many(149)] == ids[1:]
+            await queue.destroy()
+
+    asyncio.run(main())
+
+
 def test_a_cancelled_list_of_several_kinds_gives_back_what_it_has_reserved(line: Line) -> None:
     fault = line.proxy.fault("reserve", skip=1, hang=True)
 
@@ -585,6 +607,26 @@ def test_interrupted_twice_it_ends(line: Line, alarm: Any) -> None:
 
         job = queue.execute(operations.reserve())  # the connection is sound
         assert not job
+        queue.destroy()
+
+
+@pytest.mark.parametrize("verb", ["reserve_many", "exchange"])
+def test_interrupted_many_are_given_back(line: Line, alarm: Any, verb: str) -> None:
+    alarm(KeyboardInterrupt)
+    ids = [f"job-{i:03}" for i in range(150)]
+    with Queue(redis=line.url) as queue:
+        queue.enqueue_many([(id, "") for id in ids])
+        held = queue.reserve_many(1)
+        line.proxy.fault("reserve", skip=int(verb == "reserve_many"), hang=True, after=strike)
+
+        with pytest.raises(KeyboardInterrupt):
+            if verb == "exchange":
+                queue.exchange(held, 100)
+            else:
+                queue.reserve_many(149)
+
+        assert line.in_flight(queue) == (set() if verb == "exchange" else {ids[0]})
+        assert [job.id for job in queue.reserve_many(149)] == ids[1:]
         queue.destroy()
 
 

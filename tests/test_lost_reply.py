@@ -393,6 +393,90 @@ def test_a_new_call_is_a_repeat_and_refused(far: Lab, proxy: Proxy) -> None:
         assert state(far, queue) == model
 
 
+BATCHES = ["enqueue", "reserve", "extend", "retry", "ack", "cancel"]
+"""The operations that come in batches, in an order in which each finds something to do."""
+
+
+def many(queue: Any, verb: str, ids: list[str], jobs: list[Any], **more: Any) -> list[Any]:
+    if verb == "enqueue":
+        return queue.enqueue_many([(id, f"of {id}") for id in ids], **more)
+    if verb == "reserve":
+        return queue.reserve_many(len(ids), **more)
+    return getattr(queue, f"{verb}_many")(ids if verb == "cancel" else jobs, **more)
+
+
+@pytest.mark.parametrize("delivered", [True, False])
+@pytest.mark.parametrize("skip", [0, 1])
+def test_a_lost_chunk_of_a_batch_has_one_effect_and_the_true_answer(
+    far: Lab, proxy: Proxy, delivered: bool, skip: int
+) -> None:
+    queue, ids = far.queue(), [f"job-{number:04}" for number in range(600)]
+    jobs: list[Any] = []
+    for verb in BATCHES:
+        fault = proxy.fault(verb, skip=skip, times=2, delivered=delivered)
+
+        answers = many(queue, verb, ids, jobs)
+
+        assert fault.hits == 2
+        if verb == "reserve":
+            assert [(job.id, job.payload) for job in answers] == [(id, f"of {id}") for id in ids]
+            jobs = answers
+        else:
+            assert answers == [True] * len(ids)
+        if verb == "retry":
+            jobs = queue.reserve_many(len(ids))
+            assert [(job.id, job.attempt) for job in jobs] == [(id, 2) for id in ids]
+        if verb == "ack":
+            ids = [f"more-{number:04}" for number in range(600)]
+            many(queue, "enqueue", ids, [])
+    assert queue.counts().retired == 1200
+
+
+@pytest.mark.parametrize("verb", BATCHES)
+def test_a_batch_whose_outcome_is_unknown_is_taken_up_again(
+    far: Lab, proxy: Proxy, impatient: None, verb: str
+) -> None:
+    queue, ids = far.queue(), [f"job-{number:04}" for number in range(600)]
+    jobs: list[Any] = []
+    if verb != "enqueue":
+        many(queue, "enqueue", ids, [])
+    if verb in ("extend", "retry", "ack"):
+        jobs = many(queue, "reserve", ids, [])
+    proxy.fault(verb, skip=1, after=proxy.go)
+
+    with pytest.raises(OutcomeUnknown) as caught:
+        many(queue, verb, ids, jobs)
+
+    proxy.come_back()
+    done = len(caught.value.outcomes)
+    assert done == (100 if verb == "reserve" else 0)  # what is sent together is in doubt together
+    rest = many(queue, verb, ids[done:], jobs[done:], request=caught.value.request)
+    if verb == "reserve":
+        held = [outcome.job for outcome in caught.value.outcomes] + rest
+        assert [job.id for job in held] == ids
+        assert queue.counts().in_flight == 600
+    else:
+        assert rest == [True] * (600 - done)
+
+
+@pytest.mark.parametrize("delivered", [True, False])
+@pytest.mark.parametrize("name", ["ack", "retry", "reserve"])
+def test_a_lost_turn_has_one_effect_and_the_true_answer(
+    far: Lab, proxy: Proxy, name: str, delivered: bool
+) -> None:
+    queue, ids = far.queue(), [f"job-{number:02}" for number in range(12)]
+    many(queue, "enqueue", ids, [])
+    first = queue.reserve_many(4)
+    fault = proxy.fault(name, times=2, delivered=delivered)
+
+    turn = queue.exchange([*first[:2], *(operations.retry(job.id, 1) for job in first[2:])], 4)
+
+    assert fault.hits == 2
+    assert all(turn.settled)
+    assert [job.id for job in turn.jobs] == ids[4:8]
+    assert [job.id for job in queue.reserve_many(9)] == [*ids[8:], *ids[2:4]]
+
+
 @pytest.mark.parametrize("gone", ["used up", "ended"])
 def test_a_lost_reserve_that_only_cleared_the_way_is_followed_by_another(
     far: Lab, proxy: Proxy, gone: str

@@ -3,7 +3,7 @@
 
 -- used_up(job, limit): whether this limit, or else the one in its record, leaves it no attempt
 local function used_up(job, limit)
-  limit = limit or tonumber((string.match(job.limit, '^%d+')))
+  limit = limit or job.limit ~= '' and tonumber((string.match(job.limit, '^%d+')))
   return limit and tonumber(job.spent) >= limit
 end
 

@@ -15,7 +15,7 @@ local function look(wanted, limit)
     repeat
       some = call('ZRANGEBYSCORE', RANKED, from, to, 'LIMIT', #found.ranked - before, wanted - #found.ids)
       local ids = ids_of(some)
-      local jobs, corrupt = load(ids)
+      local jobs, corrupt = load(ids, sketch)
       if corrupt then return corrupt end
       for i, id in ipairs(ids) do
         if not jobs[id] or jobs[id].state ~= 'r' then return LOST end
@@ -30,14 +30,15 @@ local function look(wanted, limit)
       local step = math.min(math.max(wanted - #found.ids, found.looked), bound - found.looked)
       local some = call('LRANGE', list, found.used[list], found.used[list] + step - 1)
       local ids = ids_of(some)
-      local jobs, corrupt = load(ids)
+      local jobs, corrupt = load(ids, sketch)
       if corrupt then return corrupt end
       more = #some == step
+      local looked = 0
       for i, id in ipairs(ids) do
-        if enough() then break end
-        found.used[list], found.looked = found.used[list] + 1, found.looked + 1
-        if stands(some[i], jobs[id]) then add(id, jobs[id]) end
+        looked = i
+        if stands(some[i], jobs[id]) and add(id, jobs[id]) then break end
       end
+      found.used[list], found.looked = found.used[list] + looked, found.looked + looked
     end
     found.unfinished = found.unfinished or more
   end

@@ -1,5 +1,6 @@
 -- held: what a reserve answers, now or again
 -- include: jobs answer
+local SOME = 16
 
 -- held(answer, token) -> ids, {id: job}, how many were answered, failures: of what was answered in
 -- the first run, what the claim token still holds
@@ -21,12 +22,17 @@ local function held(answer, token)
   return ids, jobs, number, failures
 end
 
--- bodies(ids) -> payloads, or nil and an error reply
-local function bodies(ids)
-  local payloads = #ids > 0 and call('HMGET', PAYLOADS, unpack(ids)) or {}
-  for i, id in ipairs(ids) do
-    if not payloads[i] then
-      return nil, redis.error_reply('CORRUPT the payload of job ' .. id .. ' is missing')
+-- bodies(ids, most) -> payloads, or nil and an error reply: some at a time, until they are over so many bytes
+local function bodies(ids, most)
+  local payloads, bytes, at = {}, 0, 0
+  while at < #ids and bytes <= most do
+    local some = call('HMGET', PAYLOADS, unpack(ids, at + 1, math.min(at + SOME, #ids)))
+    for i = 1, #some do
+      at = at + 1
+      if not some[i] then
+        return nil, redis.error_reply('CORRUPT the payload of job ' .. ids[at] .. ' is missing')
+      end
+      payloads[at], bytes = some[i], bytes + #some[i]
     end
   end
   return payloads

@@ -20,13 +20,13 @@ local function refusal(id, job, attempt, token)
   end
 end
 
--- claims(width, becomes) -> error reply, reply, ids held, {id: job}, {id: item}: checks all items, of
--- `width` arguments that begin with id, attempt and token. A job that is held is given the state
+-- claims(width, becomes, reader) -> error reply, reply, ids held, {id: job}, {id: item}: checks all items,
+-- of `width` arguments that begin with id, attempt and token. A job that is held is given the state
 -- `becomes(job, at)`, which is the reason to refuse it to a later item of the same batch.
-local function claims(width, becomes)
+local function claims(width, becomes, reader)
   local ids, reply, held, items = {}, {}, {}, {}
   for i = 1, COUNT do ids[i] = ARGV[FIRST + width * (i - 1)] end
-  local jobs, corrupt = load(ids)
+  local jobs, corrupt = load(ids, reader)
   if corrupt then return corrupt end
   call('ZCARD', LEASES)
   for i, id in ipairs(ids) do

@@ -1,12 +1,13 @@
 -- jobs: reading the active jobs, and their place in sorted sets
 -- include: keys record
 
--- load(ids) -> {id: job}, or nil and an error reply. Where an id stands twice, both share its table.
-local function load(ids)
+-- load(ids, reader) -> {id: job}, or nil and an error reply. Where an id stands twice, both share its
+-- table. The reader is `read`, if not one that tells less.
+local function load(ids, reader)
   local jobs, texts = {}, #ids > 0 and call('HMGET', JOBS, unpack(ids)) or {}
   for i, id in ipairs(ids) do
     if texts[i] and not jobs[id] then
-      jobs[id] = read(texts[i])
+      jobs[id] = (reader or read)(texts[i])
       if not jobs[id] or jobs[id].state == 'x' then
         return nil, redis.error_reply('CORRUPT the record of job ' .. id .. ' cannot be read: ' .. texts[i])
       end

@@ -27,7 +27,7 @@ local function join(ids, jobs, time)
   local records, listed, ranked, delayed = {}, {}, {}, {}
   for i, id in ipairs(ids) do
     local job = jobs[id]
-    job.sequence, job.changed = plus(sequence, i), plus(time, -job.enqueued)
+    job.sequence, job.changed = plus(sequence, i), time == job.enqueued and '0' or plus(time, -job.enqueued)
     job.token, job.lease, job.worker = '', '', ''
     local text = member(id, job)
     if later(job, time) then

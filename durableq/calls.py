@@ -1,0 +1,139 @@
+"""Calls: how a queue's operations are run: many together, waited for, given back if interrupted.
+
+What is sent, and sent again, is decided in delivery.py. async_calls.py is the same, awaited.
+"""
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, TypeVar, overload
+
+from durableq import policy
+from durableq.arguments import seconds
+from durableq.delivery import Delivery
+from durableq.errors import DurableQueueError
+from durableq.handle import Handle
+from durableq.models import Outcome, Reason
+from durableq.operations import Operation, Plan
+
+T = TypeVar("T")
+STRANDED = "queue %r: an interrupted reserve may have left a job in flight (%s)"
+
+
+class Calls(Handle[T]):
+    """The running of a queue's operations; `Queue` is what users make."""
+
+    @overload
+    def execute(self, operation: Operation, *, request: str | None = None) -> Outcome[T]: ...
+    @overload
+    def execute(
+        self, operation: Iterable[Operation], *, request: str | None = None
+    ) -> list[Outcome[T]]: ...
+    def execute(
+        self, operation: Operation | Iterable[Operation], *, request: str | None = None
+    ) -> Outcome[T] | list[Outcome[T]]:
+        """Run one operation, or many as if one after another; return the Outcome of each.
+
+        Operations are made by `durableq.operations`. Many are sent in few round trips. They are
+        not one transaction: other clients' operations may come in between, and if an error is
+        raised, its `outcomes` are those of the operations that ran before. To go on then, execute
+        the rest, not the whole, with `request=error.request` if it is an OutcomeUnknown.
+        """
+        if isinstance(operation, Operation):
+            return self._run([operation], request)[0]
+        return self._run(list(operation), request)
+
+    def _run(self, batch: list[Operation], request: str | None) -> list[Outcome[Any]]:
+        plan = Plan(batch, self._definition.keys, self._open())
+        delivery = Delivery(self.name, plan.calls, self.client.lanes, request)
+        return self._deliver(plan, delivery, request is None)
+
+    def _deliver(self, plan: Plan, delivery: Delivery, ours: bool) -> list[Outcome[Any]]:
+        """Run a plan; what it reserves is given back where it is interrupted, if that is `ours`."""
+        try:
+            self.client.deliver(delivery)
+            return plan.outcomes(delivery)
+        except DurableQueueError as error:
+            error.outcomes = tuple(plan.outcomes(delivery))
+            raise
+        except BaseException:
+            if ours and plan.reserves:
+                self._give_back([], (plan, delivery))
+            raise
+
+    def _settled(self, operation: Operation, request: str | None) -> list[Outcome[Any]]:
+        outcomes = self._run([operation], request)
+        while request is None and operation.kind == "reserve":
+            # Lost with its reply, and gone before it was asked for again? More to recover?
+            first = outcomes[0]
+            again = first.reason is Reason.CANCELLED
+            if not again and not (first.reason is Reason.EMPTY and first.more):
+                break
+            outcomes = self._run([operation], None)
+        return outcomes
+
+    def _waited(
+        self,
+        operation: Operation,
+        request: str | None,
+        wait: float | timedelta,
+        obstacles: tuple[Reason, ...],
+        words: tuple[bytes, ...],
+    ) -> list[Outcome[Any]]:
+        """Run an operation, and again while one of `obstacles` is in its way and time is left.
+
+        Between two looks it sleeps on the server, by the blocking command `words`.
+        """
+        deadline = time.monotonic() + seconds(wait, "wait")
+        outcomes = self._settled(operation, request)
+        if outcomes[0].reason not in obstacles or not wait:
+            return outcomes
+        try:
+            with self.client.listener(self.name, *words) as listener:
+                while outcomes[0].reason in obstacles and (left := deadline - time.monotonic()) > 0:
+                    look = policy.next_look(outcomes[0].due, left)
+                    woken = listener.wait(left, look)
+                    outcomes = self._settled(replace(operation, woken=woken), None)
+            if listener.cut_off and operation.kind == "reserve":
+                self._ring()
+        except BaseException:
+            self._give_back(Plan.releases(outcomes))  # to whom it is lost
+            raise
+        return outcomes
+
+    def _ring(self) -> None:
+        """Wake somebody else, if there is work: our listener may have taken a ring along."""
+        delivery = Delivery(self.name, self._definition.ringing(), self.client.lanes)
+        delivery.hurry(policy.LATE)
+        with contextlib.suppress(DurableQueueError):  # they look for themselves before long
+            self.client.deliver(delivery)
+
+    def _give_back(
+        self, releases: list[Operation], doubt: tuple[Plan, Delivery] | None = None
+    ) -> None:
+        """Release jobs, and what a call in doubt has reserved: nobody will hear of them."""
+        if not releases and doubt is None:
+            return
+        client = self.client.hurried(policy.GIVE_BACK / 2)
+        try:
+            if doubt is not None:
+                plan, delivery = doubt
+                delivery.hurry(policy.GIVE_BACK / 2)
+                if delivery.resume():
+                    client.deliver(delivery)
+                releases = Plan.releases(plan.outcomes(delivery))
+            calls = Plan(releases, self._definition.keys, self._open()).calls
+            delivery = Delivery(self.name, calls, client.lanes)
+            delivery.hurry(policy.GIVE_BACK / 2)
+            client.deliver(delivery)
+        except DurableQueueError as error:
+            logging.getLogger("durableq").warning(STRANDED, self.name, error)
+        except BaseException as error:
+            told = "interrupted again: " + type(error).__name__
+            logging.getLogger("durableq").warning(STRANDED, self.name, told)
+            raise
+        finally:
+            client.drop_idle()
