@@ -67,16 +67,13 @@ class AsyncCalls(AsyncHandle[T]):
                 await self._give_back([], (plan, delivery))
             raise
 
-    async def _settled(self, operation: Operation, request: str | None) -> list[Outcome[Any]]:
-        outcomes = await self._run([operation], request)
-        while request is None and operation.kind == "reserve":
-            # Lost with its reply, and gone before it was asked for again? More to recover?
-            first = outcomes[0]
-            again = first.reason is Reason.CANCELLED
-            if not again and not (first.reason is Reason.EMPTY and first.more):
-                break
-            outcomes = await self._run([operation], None)
-        return outcomes
+    async def _look(
+        self, operation: Operation, request: str | None, found: list[Outcome[Any]]
+    ) -> None:
+        """Run an operation, and again if the answer asks for it; put the outcomes into `found`."""
+        found[:] = await self._run([operation], request)
+        while request is None and operation.kind == "reserve" and Plan.asks_again(found):
+            found[:] = await self._run([operation], None)
 
     async def _waited(
         self,
@@ -91,23 +88,36 @@ class AsyncCalls(AsyncHandle[T]):
         Between two looks it sleeps on the server, by the blocking command `words`.
         """
         deadline = time.monotonic() + seconds(wait, "wait")
-        outcomes = await self._settled(operation, request)
-        if outcomes[0].reason not in obstacles or not wait:
-            return outcomes
+        outcomes: list[Outcome[Any]] = []
+        ours = request is None
         try:
-            async with self.client.listener(self.name, *words) as listener:
-                while outcomes[0].reason in obstacles and (left := deadline - time.monotonic()) > 0:
-                    look = policy.next_look(outcomes[0].due, left)
-                    woken = await listener.wait(left, look)
-                    outcomes = await self._settled(replace(operation, woken=woken), None)
-            if listener.cut_off and operation.kind == "reserve":
-                await self._ring()
+            await self._look(operation, request, outcomes)
+            if wait and outcomes[0].reason in obstacles:
+                ours = True
+                await self._sleep(operation, deadline, obstacles, words, outcomes)
+            return outcomes  # noqa: TRY300 - here, too, an interrupt is to give back
         except GeneratorExit:
             raise  # the loop is gone
         except BaseException:
-            await self._give_back(Plan.releases(outcomes))  # to whom it is lost
+            if ours:
+                await self._give_back(Plan.releases(outcomes))  # to whom it is lost
             raise
-        return outcomes
+
+    async def _sleep(
+        self,
+        operation: Operation,
+        deadline: float,
+        obstacles: tuple[Reason, ...],
+        words: tuple[bytes, ...],
+        found: list[Outcome[Any]],
+    ) -> None:
+        """Sleep on the server until there is another answer for `found`, or time is over."""
+        async with self.client.listener(self.name, *words) as listener:
+            while found[0].reason in obstacles and (left := deadline - time.monotonic()) > 0:
+                woken = await listener.wait(left, policy.next_look(found[0].due, left))
+                await self._look(replace(operation, woken=woken), None, found)
+        if listener.cut_off and operation.kind == "reserve":
+            await self._ring()
 
     async def _ring(self) -> None:
         """Wake somebody else, if there is work: our listener may have taken a ring along."""
@@ -147,10 +157,10 @@ class AsyncCalls(AsyncHandle[T]):
         started: asyncio.Event,
     ) -> None:
         started.set()
-        client = self.client.hurried(policy.GIVE_BACK / 2)
-        deadline = asyncio.get_running_loop().time() + policy.GIVE_BACK
-        over = False
+        over, client = False, None
         try:
+            client = self.client.hurried(policy.GIVE_BACK / 2)
+            deadline = asyncio.get_running_loop().time() + policy.GIVE_BACK
             while not over:
                 # All of it may be done twice.
                 with contextlib.suppress(asyncio.CancelledError):
@@ -159,8 +169,13 @@ class AsyncCalls(AsyncHandle[T]):
                     over = True
         except (DurableQueueError, TimeoutError) as error:
             logging.getLogger("durableq").warning(STRANDED, self.name, str(error) or "no answer")
+        except BaseException as error:
+            told = "interrupted again: " + type(error).__name__
+            logging.getLogger("durableq").warning(STRANDED, self.name, told)
+            raise
         finally:
-            await client.drop_idle()
+            if client is not None:
+                await client.drop_idle()
 
     async def _release(
         self,

@@ -1,10 +1,12 @@
 """AsyncUpkeep: upkeep.py, awaited."""
 
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from durableq import arguments, operations
 from durableq.async_views import AsyncViews
+from durableq.delivery import Call
+from durableq.errors import OutcomeUnknown
 from durableq.models import Outcome
 
 T = TypeVar("T")
@@ -53,7 +55,7 @@ class AsyncUpkeep(AsyncViews[T]):
         done, state, mark, until = 0, b"delayed", b"-", b""
         while state != b"done":
             step = self._definition.cancelling(state, mark, until)
-            number, state, mark, until = (await self.client.run(self.name, step))[0]
+            number, state, mark, until = await self._step(step)
             done += int(number)
         return done
 
@@ -96,7 +98,7 @@ class AsyncUpkeep(AsyncViews[T]):
         done, more = 0, True
         while more:
             step = self._definition.redriving(limit, until)
-            number, going_on, until = (await self.client.run(self.name, step))[0]
+            number, going_on, until = await self._step(step)
             done, more = done + int(number), going_on == b"1"
         return done
 
@@ -111,6 +113,13 @@ class AsyncUpkeep(AsyncViews[T]):
         await self._open()
         done, more = 0, True
         while more:
-            number, going_on = (await self.client.run(self.name, self._definition.purging(age)))[0]
+            number, going_on = await self._step(self._definition.purging(age))
             done, more = done + int(number), going_on == b"1"
         return done
+
+    async def _step(self, calls: list[Call]) -> Any:
+        """Run one of several steps. None can be asked after alone; the whole may be repeated."""
+        try:
+            return (await self.client.run(self.name, calls))[0]
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown("", error.cause) from error

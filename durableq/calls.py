@@ -64,16 +64,11 @@ class Calls(Handle[T]):
                 self._give_back([], (plan, delivery))
             raise
 
-    def _settled(self, operation: Operation, request: str | None) -> list[Outcome[Any]]:
-        outcomes = self._run([operation], request)
-        while request is None and operation.kind == "reserve":
-            # Lost with its reply, and gone before it was asked for again? More to recover?
-            first = outcomes[0]
-            again = first.reason is Reason.CANCELLED
-            if not again and not (first.reason is Reason.EMPTY and first.more):
-                break
-            outcomes = self._run([operation], None)
-        return outcomes
+    def _look(self, operation: Operation, request: str | None, found: list[Outcome[Any]]) -> None:
+        """Run an operation, and again if the answer asks for it; put the outcomes into `found`."""
+        found[:] = self._run([operation], request)
+        while request is None and operation.kind == "reserve" and Plan.asks_again(found):
+            found[:] = self._run([operation], None)
 
     def _waited(
         self,
@@ -88,21 +83,34 @@ class Calls(Handle[T]):
         Between two looks it sleeps on the server, by the blocking command `words`.
         """
         deadline = time.monotonic() + seconds(wait, "wait")
-        outcomes = self._settled(operation, request)
-        if outcomes[0].reason not in obstacles or not wait:
-            return outcomes
+        outcomes: list[Outcome[Any]] = []
+        ours = request is None
         try:
-            with self.client.listener(self.name, *words) as listener:
-                while outcomes[0].reason in obstacles and (left := deadline - time.monotonic()) > 0:
-                    look = policy.next_look(outcomes[0].due, left)
-                    woken = listener.wait(left, look)
-                    outcomes = self._settled(replace(operation, woken=woken), None)
-            if listener.cut_off and operation.kind == "reserve":
-                self._ring()
+            self._look(operation, request, outcomes)
+            if wait and outcomes[0].reason in obstacles:
+                ours = True
+                self._sleep(operation, deadline, obstacles, words, outcomes)
+            return outcomes  # noqa: TRY300 - here, too, an interrupt is to give back
         except BaseException:
-            self._give_back(Plan.releases(outcomes))  # to whom it is lost
+            if ours:
+                self._give_back(Plan.releases(outcomes))  # to whom it is lost
             raise
-        return outcomes
+
+    def _sleep(
+        self,
+        operation: Operation,
+        deadline: float,
+        obstacles: tuple[Reason, ...],
+        words: tuple[bytes, ...],
+        found: list[Outcome[Any]],
+    ) -> None:
+        """Sleep on the server until there is another answer for `found`, or time is over."""
+        with self.client.listener(self.name, *words) as listener:
+            while found[0].reason in obstacles and (left := deadline - time.monotonic()) > 0:
+                woken = listener.wait(left, policy.next_look(found[0].due, left))
+                self._look(replace(operation, woken=woken), None, found)
+        if listener.cut_off and operation.kind == "reserve":
+            self._ring()
 
     def _ring(self) -> None:
         """Wake somebody else, if there is work: our listener may have taken a ring along."""
@@ -117,8 +125,9 @@ class Calls(Handle[T]):
         """Release jobs, and what a call in doubt has reserved: nobody will hear of them."""
         if not releases and doubt is None:
             return
-        client = self.client.hurried(policy.GIVE_BACK / 2)
+        client = None
         try:
+            client = self.client.hurried(policy.GIVE_BACK / 2)
             if doubt is not None:
                 plan, delivery = doubt
                 delivery.hurry(policy.GIVE_BACK / 2)
@@ -136,4 +145,5 @@ class Calls(Handle[T]):
             logging.getLogger("durableq").warning(STRANDED, self.name, told)
             raise
         finally:
-            client.drop_idle()
+            if client is not None:
+                client.drop_idle()

@@ -102,7 +102,8 @@ class OutcomeUnknown(DurableQueueError, redis.exceptions.ConnectionError):
     """The request was sent, no answer came, and the server stays away: it may have run.
 
     Repeat the same call with `request=error.request` within an hour to have its one effect and
-    its true answer. `request` is "" for what may simply be repeated (`destroy`).
+    its true answer. `request` is "" for what may simply be repeated (`destroy`, and what goes in
+    steps: `purge`, `redrive_all`, `purge_failed`; it then tells of those that were left).
     """
 
     def __init__(self, request: str, cause: str) -> None:

@@ -14,7 +14,7 @@ from durableq.arguments import MAX_PAYLOAD
 from durableq.codecs import Codec
 from durableq.delivery import Call, Delivery
 from durableq.errors import DecodeError, InvalidArgument
-from durableq.models import UNSET, Job, Outcome
+from durableq.models import UNSET, Job, Outcome, Reason
 from durableq.replies import Reply
 from durableq.scripts import script
 
@@ -99,6 +99,16 @@ class Plan:
         ):
             outcomes += read(Reply(value, call.count, request, self._codec))
         return outcomes
+
+    @staticmethod
+    def asks_again(outcomes: Sequence[Outcome[Any]]) -> bool:
+        """Tell whether a reserve has no answer yet.
+
+        What it had taken was lost with the reply, and cancelled before it was asked for again; or
+        it has recovered jobs, and there is more to recover.
+        """
+        first = outcomes[0]
+        return first.reason is Reason.CANCELLED or (first.reason is Reason.EMPTY and first.more)
 
     @staticmethod
     def releases(outcomes: Iterable[Outcome[Any]]) -> list[Operation]:

@@ -4,9 +4,11 @@ Looking at them is in views.py. async_upkeep.py is the same, awaited.
 """
 
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from durableq import arguments, operations
+from durableq.delivery import Call
+from durableq.errors import OutcomeUnknown
 from durableq.models import Outcome
 from durableq.views import Views
 
@@ -56,7 +58,7 @@ class Upkeep(Views[T]):
         done, state, mark, until = 0, b"delayed", b"-", b""
         while state != b"done":
             step = self._definition.cancelling(state, mark, until)
-            number, state, mark, until = self.client.run(self.name, step)[0]
+            number, state, mark, until = self._step(step)
             done += int(number)
         return done
 
@@ -99,7 +101,7 @@ class Upkeep(Views[T]):
         done, more = 0, True
         while more:
             step = self._definition.redriving(limit, until)
-            number, going_on, until = self.client.run(self.name, step)[0]
+            number, going_on, until = self._step(step)
             done, more = done + int(number), going_on == b"1"
         return done
 
@@ -114,6 +116,13 @@ class Upkeep(Views[T]):
         self._open()
         done, more = 0, True
         while more:
-            number, going_on = self.client.run(self.name, self._definition.purging(age))[0]
+            number, going_on = self._step(self._definition.purging(age))
             done, more = done + int(number), going_on == b"1"
         return done
+
+    def _step(self, calls: list[Call]) -> Any:
+        """Run one of several steps. None can be asked after alone; the whole may be repeated."""
+        try:
+            return self.client.run(self.name, calls)[0]
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown("", error.cause) from error

@@ -43,7 +43,8 @@ class Views(Calls[T]):
     def peek(self, count: int = 1, *, payload: bool = False) -> list[JobView[T]]:
         """Return the jobs that reserve would hand out next, in their order, without reserving them.
 
-        What is due, or whose lease has ended, waits only when a reserve or reap has found it.
+        What is due, or whose lease has ended, waits only when a reserve or reap has found it. Jobs
+        past their limit of attempts are among them still: reserve lets them fail.
 
         Raises TypeError or InvalidArgument unless the count is an int from 1 on.
         """

@@ -5,10 +5,12 @@ import gc
 import logging
 import random
 import signal
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -334,6 +336,33 @@ def test_a_cancelled_reserve_does_not_wait_long_for_a_server_that_is_away(
     ]
 
 
+def test_a_second_interrupt_of_an_asynchronous_reserve_is_told(
+    line: Line, alarm: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    alarm(KeyboardInterrupt)
+    fault = line.proxy.fault("reserve", hang=True)
+    names: list[str] = []
+
+    async def main() -> None:
+        async with AsyncQueue(redis=line.url) as queue:
+            names.append(queue.name)
+            await queue.enqueue("a")
+            task = asyncio.create_task(queue.reserve())
+            await until(lambda: fault.reply)
+            line.proxy.fault(
+                "reserve", harmless=True, before=strike
+            )  # as it asks what became of it
+            task.cancel()
+            await task
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+
+    assert f"queue {names[0]!r}" in caplog.text
+    with Queue(names[0], redis=line.real.url) as queue:
+        queue.destroy()
+
+
 def test_a_cancelled_list_gives_back_what_it_has_reserved(line: Line) -> None:
     ids = [f"job-{i:02}" for i in range(40)]
     fault = line.proxy.fault("reserve", skip=1, hang=True)
@@ -610,6 +639,42 @@ def test_interrupted_twice_it_ends(line: Line, alarm: Any) -> None:
         queue.destroy()
 
 
+INSIDE = {f"{module}.py" for module in ("calls", "client", "delivery", "operations", "replies")}
+
+
+def test_a_reserve_interrupted_at_any_line_has_nothing(line: Line) -> None:
+    """At each in turn, from its first to the last before its caller has the job."""
+    with Queue(redis=line.real.url) as queue:
+        queue.enqueue("a")
+        at, interrupted = 0, True
+        while interrupted:
+            at += 1
+            left = at
+
+            def each(frame: Any, event: str, arg: Any) -> Any:
+                nonlocal left
+                if Path(frame.f_code.co_filename).name not in INSIDE:
+                    return None
+                left -= event == "line"
+                if left == 0:
+                    sys.settrace(None)
+                    raise KeyboardInterrupt
+                return each
+
+            before = sys.gettrace()
+            sys.settrace(each)
+            try:
+                job = queue.reserve()
+                interrupted = False
+            except KeyboardInterrupt:
+                job = None
+            finally:
+                sys.settrace(before)
+            assert line.in_flight(queue) == ({job.id} if job else set()), at
+        assert at > 50
+        queue.destroy()
+
+
 @pytest.mark.parametrize("verb", ["reserve_many", "exchange"])
 def test_interrupted_many_are_given_back(line: Line, alarm: Any, verb: str) -> None:
     alarm(KeyboardInterrupt)
@@ -618,12 +683,10 @@ def test_interrupted_many_are_given_back(line: Line, alarm: Any, verb: str) -> N
         queue.enqueue_many([(id, "") for id in ids])
         held = queue.reserve_many(1)
         line.proxy.fault("reserve", skip=int(verb == "reserve_many"), hang=True, after=strike)
+        args: tuple[Any, ...] = (held, 100) if verb == "exchange" else (149,)
 
         with pytest.raises(KeyboardInterrupt):
-            if verb == "exchange":
-                queue.exchange(held, 100)
-            else:
-                queue.reserve_many(149)
+            getattr(queue, verb)(*args)
 
         assert line.in_flight(queue) == (set() if verb == "exchange" else {ids[0]})
         assert [job.id for job in queue.reserve_many(149)] == ids[1:]

@@ -505,6 +505,27 @@ def test_a_lost_reserve_that_only_cleared_the_way_is_followed_by_another(
     assert job.id == last
 
 
+@pytest.mark.parametrize("verb", ["purge", "redrive_all", "purge_failed"])
+def test_what_goes_in_steps_may_simply_be_repeated(
+    far: Lab, proxy: Proxy, impatient: None, verb: str
+) -> None:
+    queue, ids = far.queue(), [f"job-{number:03}" for number in range(300)]
+    far.raw.script_load(script(verb).text)
+    queue.enqueue_many([(id, "") for id in ids])
+    if verb != "purge":
+        queue.execute([operations.fail(job.id, 1) for job in queue.reserve_many(300)])
+    proxy.fault(verb, skip=1, after=proxy.go)
+
+    with pytest.raises(OutcomeUnknown, match="repeat the call") as caught:
+        getattr(queue, verb)()
+
+    assert caught.value.request == ""
+    proxy.come_back()
+    assert getattr(queue, verb)() < 300
+    assert queue.counts().waiting == (300 if verb == "redrive_all" else 0)
+    assert queue.counts().failed == 0
+
+
 def test_the_claim_token_of_a_lost_reserve_is_the_true_one(far: Lab, proxy: Proxy) -> None:
     queue, _ = furnished(far)
     proxy.fault("reserve")
