@@ -18,7 +18,7 @@ from proxy import Fault, Proxy
 from support import Backend, await_true
 
 from durableq import AsyncQueue, Queue, operations
-from durableq.async_client import Listener
+from durableq.async_client import AsyncClient, Listener
 from durableq.delivery import Delivery
 from durableq.keys import PARTS
 from durableq.scripts import script
@@ -336,12 +336,20 @@ def test_a_cancelled_reserve_does_not_wait_long_for_a_server_that_is_away(
     ]
 
 
-def test_a_second_interrupt_of_an_asynchronous_reserve_is_told(
-    line: Line, alarm: Any, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_second_interrupt_of_an_asynchronous_reserve_gives_back_or_is_told(
+    line: Line,
+    alarm: Any,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    inside: bool,
 ) -> None:
     alarm(KeyboardInterrupt)
     fault = line.proxy.fault("reserve", hang=True)
     names: list[str] = []
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
 
     async def main() -> None:
         async with AsyncQueue(redis=line.url) as queue:
@@ -349,17 +357,19 @@ def test_a_second_interrupt_of_an_asynchronous_reserve_is_told(
             await queue.enqueue("a")
             task = asyncio.create_task(queue.reserve())
             await until(lambda: fault.reply)
-            line.proxy.fault(
-                "reserve", harmless=True, before=strike
-            )  # as it asks what became of it
+            if inside:
+                monkeypatch.setattr(AsyncClient, "hurried", interrupt)
+            else:
+                line.proxy.fault("reserve", harmless=True, before=strike)
             task.cancel()
             await task
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(main())
 
-    assert f"queue {names[0]!r}" in caplog.text
     with Queue(names[0], redis=line.real.url) as queue:
+        told = f"queue {queue.name!r}" in caplog.text
+        assert told or not (inside or line.in_flight(queue))
         queue.destroy()
 
 
