@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Self
 
+import hiredis
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
@@ -227,11 +228,8 @@ async def _exchange(
     """
     try:
         async with asyncio.timeout(limit):
-            if len(commands) == 1:
-                await connection.send_command(*commands[0], check_health=False)
-            else:
-                packed = connection.pack_commands(commands)
-                await connection.send_packed_command(packed, check_health=False)
+            packed = b"".join(map(hiredis.pack_command, commands))
+            await connection.send_packed_command([packed], check_health=False)
         replies: list[Any] = []
         for _ in commands:
             try:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Self
 
+import hiredis
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
@@ -176,11 +177,8 @@ class Listener:
 def _exchange(connection: Any, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
     """Send `commands` and return the replies to all of them, error replies as values."""
     try:
-        if len(commands) == 1:
-            connection.send_command(*commands[0], check_health=False)
-        else:
-            packed = connection.pack_commands(commands)
-            connection.send_packed_command(packed, check_health=False)
+        packed = b"".join(map(hiredis.pack_command, commands))
+        connection.send_packed_command([packed], check_health=False)
         replies: list[Any] = []
         for _ in commands:
             try:

@@ -141,7 +141,7 @@ class Delivery:
     def commands(self) -> list[tuple[Word, ...]]:
         """Return the commands to send now."""
         self._asked = True
-        loads = [("SCRIPT LOAD", script.text) for script in self._load]
+        loads = [("SCRIPT", "LOAD", script.text) for script in self._load]
         return [*loads, *(call.command() for call in self._window)]
 
     def received(self, replies: Sequence[Any]) -> float:

@@ -166,8 +166,8 @@ def _view(parts: Sequence[bytes], codec: Codec[Any], payload: bool) -> JobView[A
     id, record, ends = (part.decode() for part in parts[:3])
     try:
         # The record is that of lua/lib/record.lua; of a failed job, behind the reason.
-        reason, text = (None, record) if record.startswith("1") else record.split(" ", 1)
-        letter, attempt, spent, deaths, limit, priority, _, enqueued, changed, _, _, worker = (
+        reason, text = (None, record) if record[0].isdigit() else record.split(" ", 1)
+        _, letter, attempt, _, spent, deaths, limit, priority, enqueued, changed, _, worker = (
             text.split(" ", 11)
         )
         state, end = _STATES[letter], _moment(int(ends)) if ends.isdecimal() else None
@@ -187,7 +187,7 @@ def _view(parts: Sequence[bytes], codec: Codec[Any], payload: bool) -> JobView[A
             error=parts[4].decode(),
             reason=None if reason is None else FailureReason(reason),
         )
-    except (ValueError, KeyError, OverflowError) as cause:
+    except (ValueError, LookupError, OverflowError) as cause:
         raise QueueCorrupt(f"the record of job {id!r} cannot be read: {cause}") from None
     if not payload:
         return view

@@ -16,13 +16,12 @@ for i = 1, COUNT do
   end
 end
 local known, retired = call('HMGET', JOBS, unpack(ids)), call('SMISMEMBER', RETIRED, unpack(ids))
-call('HLEN', PAYLOADS)
-check_join()
 local time = now()
 local room, own = vacancy(meta.capacity, ARGV[FIRST] == '1', COUNT, time)
 
 -- Decide every item as if the ones before it had been done.
 local reply, accepted, jobs, bodies, payload_of, delayed = {}, {}, {}, {}, {}, 0
+local plain, job, limit, priority, due = true, nil, nil, nil, nil -- of one as of the next, where they are alike
 for i, id in ipairs(ids) do
   if known[i] or jobs[id] then
     local size = jobs[id] and #payload_of[id] or call('HSTRLEN', PAYLOADS, id)
@@ -37,8 +36,13 @@ for i, id in ipairs(ids) do
     local at = FIRST + WIDTH * (i - 1)
     accepted[#accepted + 1], payload_of[id] = id, payloads[i]
     bodies[#bodies + 1], bodies[#bodies + 2] = id, payloads[i]
-    jobs[id] = fresh(ARGV[at + 2], ARGV[at + 3], time, due_of(ARGV[at + 4], time))
-    if later(jobs[id], time) then delayed = delayed + 1 end
+    if ARGV[at + 2] ~= limit or ARGV[at + 3] ~= priority or ARGV[at + 4] ~= due then
+      limit, priority, due = ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+      job = fresh(limit, priority, time, due_of(due, time))
+      plain = plain and priority == '0' and due == ''
+    end
+    jobs[id] = job
+    if later(job, time) then delayed = delayed + 1 end
   end
 end
 if #accepted == 0 then
@@ -46,6 +50,8 @@ if #accepted == 0 then
   return refuse(reply, 'grow')
 end
 
+check_join(plain)
+call('HLEN', PAYLOADS)
 join(accepted, jobs, time)
 call('HSET', PAYLOADS, unpack(bodies))
 note('enqueued', accepted, jobs)

@@ -5,10 +5,10 @@ local failure, answer, meta = begin('lease')
 if failure then return failure end
 if answer then return split(answer) end
 
-local corrupt, reply, held, jobs = claims(4, function() return 'f' end)
+local corrupt, reply, held, jobs = claims(4, function() end)
 if corrupt then return corrupt end
 if #held == 0 then return refuse(reply, 'free') end
-call('LLEN', BELL)
+check_bell()
 local time = now()
 local ends, records, soon = {}, {}, false
 for i = 1, COUNT do

@@ -4,7 +4,7 @@ local failure, answer, meta = begin('paused')
 if failure then return failure end
 if answer then return split(answer) end
 
-call('LLEN', BELL)
+check_bell()
 local paused = ARGV[FIRST]
 if (meta.paused or '') == (tonumber(paused) or '') then return refuse({ '0' }, 'free') end
 call('HDEL', META, 'paused') -- a full server takes what begins by freeing

@@ -8,7 +8,7 @@ local corrupt, reply, held, jobs = claims(3, function() return 'waiting' end)
 if corrupt then return corrupt end
 if #held == 0 then return refuse(reply, 'free') end
 call('ZCARD', RANKED)
-call('LLEN', BELL)
+check_bell()
 local time = now()
 
 let_go(held, jobs)

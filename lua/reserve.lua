@@ -35,7 +35,7 @@ local _, _, failures = reap(ended, jobs, time, meta)
 local found, payloads, large
 corrupt, found, payloads, large = chosen(meta.paused and 0 or COUNT, limit)
 if corrupt then return corrupt end
-call('LLEN', BELL)
+if woken or lease and lease < SOON then check_bell() end
 local keeps = #found.ids > 0 and (meta.keep_age or meta.keep_count)
 if #found.spent > 0 or keeps then
   check_failed()
@@ -46,7 +46,7 @@ if corrupt then return corrupt end
 
 for _, text in ipairs(exhaust(found.spent, found.jobs, time, meta)) do failures[#failures + 1] = text end
 if keeps then trim(meta, time, 0) end
-local receipt = hand_out(found.ids, found.jobs, claim, lease and plus(time, lease) or 'inf', time)
+local receipt = hand_out(found, claim, lease and plus(time, lease) or 'inf', time)
 for _, text in ipairs(failures) do receipt[#receipt + 1] = text end
 if #receipt + #ended > 0 then finish(receipt, time) else nothing_to_hand_out() end
 if woken then pass_on(meta.paused) end

@@ -5,6 +5,8 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from support import Record
+
 from durableq.models import Failure, FailureReason, Job, Occupancy, Outcome, Reason
 
 DONE: Outcome[str] = Outcome(Reason.DONE)
@@ -443,28 +445,29 @@ STATES = {"w": "waiting", "r": "waiting", "d": "delayed", "f": "in_flight"}
 """The letters of the records of active jobs."""
 
 
-def rank(record: list[str], *, released: bool) -> int:
+def rank(record: Record, *, released: bool) -> int:
     """The score in RANKED of a job that waits there."""
-    return -(2 * int(record[5]) + released) * 2**40 + int(record[6])
+    return -(2 * int(record.priority) + released) * 2**40 + int(record.sequence)
 
 
 def observed(contents: dict[str, Any]) -> Model:
     """The model's state, read from a queue's raw keys (by part), checked for consistency."""
-    text = lambda part: {k.decode(): v.decode() for k, v in contents.get(part, {}).items()}
+    data = lambda part: {k.decode(): v for k, v in contents.get(part, {}).items()}
+    text = lambda part: {k: v.decode() for k, v in data(part).items()}
     names = lambda part: {id.decode() for id in contents.get(part, set())}
     scored = lambda part: {member.decode(): score for member, score in contents.get(part, [])}
     number = lambda field: int(meta[field]) if meta.get(field) else None
     meta, payloads, errors = text("meta"), text("payloads"), text("errors")
-    records = {id: record.split(" ", 11) for id, record in text("jobs").items()}
-    failures = {}
-    for id, record in text("failures").items():
-        reason, _, rest = record.partition(" ")
-        failures[id] = [*rest.split(" ", 11), reason]
+    records = {id: Record.of(record) for id, record in data("jobs").items()}
+    failures, reasons = {}, {}
+    for id, record in data("failures").items():
+        reason, _, rest = record.partition(b" ")
+        failures[id], reasons[id] = Record.of(rest), reason.decode()
     retired, cancelled = names("retired"), names("cancelled")
 
     everything = records | failures
-    member = {id: record[6].zfill(13) + id for id, record in everything.items()}
-    state = {id: record[0][1] for id, record in everything.items()}
+    member = {id: record.member + id for id, record in everything.items()}
+    state = {id: record.state[1] for id, record in everything.items()}
     by_sequence = lambda ids: sorted(ids, key=lambda id: member[id])
     in_state = lambda *states: by_sequence(id for id in everything if state[id] in states)
 
@@ -477,7 +480,7 @@ def observed(contents: dict[str, Any]) -> Model:
     assert places or not lists, "where no job waits in the lists they are empty"
     assert len(lists) - len(places) == int(meta.get("ghosts", 0))
     ranked = scored("ranked")
-    priority = {id: int(record[5]) for id, record in everything.items()}
+    priority = {id: int(record.priority) for id, record in everything.items()}
     assert sorted(ranked) == [member[id] for id in in_state("r")]
     released = {
         id for id in in_state("r") if ranked[member[id]] == rank(records[id], released=True)
@@ -492,9 +495,9 @@ def observed(contents: dict[str, Any]) -> Model:
     states = {id: "released" if id in released else STATES[state[id]] for id in in_state(*STATES)}
     assert not records.keys() & failures.keys()
     assert in_state("x") == by_sequence(failures)
-    moments = {member[id]: int(record[7]) + int(record[8]) for id, record in failures.items()}
+    moments = {member[id]: int(job.enqueued) + int(job.changed) for id, job in failures.items()}
     assert scored("failed") == moments
-    sequences = [int(record[6]) for record in everything.values()]
+    sequences = [int(record.sequence) for record in everything.values()]
     assert len(set(sequences)) == len(sequences)
     assert max(sequences, default=0) <= int(meta.get("sequence", 0))
 
@@ -517,7 +520,7 @@ def observed(contents: dict[str, Any]) -> Model:
         states,
         payloads,
         failed=[name[13:] for name in scored("failed")],
-        reasons={id: record[12] for id, record in failures.items()},
+        reasons=reasons,
         errors=errors,
         lease=int(meta["lease"]) / 1000 if meta.get("lease") else None,
         max_attempts=number("max_attempts"),
@@ -526,19 +529,20 @@ def observed(contents: dict[str, Any]) -> Model:
         paused=bool(number("paused")),
     )
     for id, record in everything.items():
-        attempt, spent, deaths = map(int, record[1:4])
-        limit = int(record[4].rstrip("!")) if record[4] else None
-        assert record[0][0] == "1"
+        attempt, spent, deaths = map(int, (record.attempt, record.spent, record.deaths))
+        limit = int(record.limit.rstrip("!")) if record.limit else None
+        assert record.state[0] == "1"
         assert 0 <= spent <= attempt
         assert 0 <= deaths <= attempt
         if limit is not None and state[id] != "x":
             most = limit if state[id] == "f" else limit - 1
             assert spent <= most, "nothing waits that has used up the limit it was reserved under"
-        assert bool(record[9]) == (state[id] == "f"), "a claim token while in flight, and only then"
-        assert state[id] == "f" or not record[10], (
+        claimed = bool(record.token)
+        assert claimed == (state[id] == "f"), "a claim token while in flight, and only then"
+        assert state[id] == "f" or not record.lease, (
             "a lease of its own while in flight, and only then"
         )
-        assert state[id] in "fx" or not record[11], "a worker only of who is, or was, in flight"
+        assert state[id] in "fx" or not record.worker, "a worker only of who is, or was, in flight"
         model.attempts[id] = attempt
         end = leases.get(member[id], math.inf)
         due = dues.get(member[id])
@@ -546,15 +550,15 @@ def observed(contents: dict[str, Any]) -> Model:
             (model.unspent, attempt - spent, 0),
             (model.deaths, deaths, 0),
             (model.limits, limit, None),
-            (model.workers, record[11], ""),
-            (model.terms, int(record[10] or 0) / 1000, 0),
+            (model.workers, record.worker, ""),
+            (model.terms, int(record.lease or 0) / 1000, 0),
             (model.leases, end if end < FAR else RUNNING, RUNNING if end == math.inf else None),
             (model.dues, due if due is None or due < FAR else RUNNING, None),
             (model.priorities, priority[id], 0),
         ):
             if value != usual:
                 facts[id] = value
-        if record[4].endswith("!"):
+        if record.limit.endswith("!"):
             model.own.add(id)
     for id in retired:
         how = "failed" if id in failures else "purged"

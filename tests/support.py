@@ -9,13 +9,46 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import fakeredis
 import redis
 
 from durableq import AsyncQueue, Queue
 from durableq.keys import PARTS
+
+
+class Record(NamedTuple):
+    """The words of a job's record, as lua/lib/record.lua writes them."""
+
+    sequence: str
+    state: str
+    attempt: str
+    token: str
+    spent: str
+    deaths: str
+    limit: str
+    priority: str
+    enqueued: str
+    changed: str
+    lease: str
+    worker: str
+
+    @classmethod
+    def of(cls, text: bytes) -> "Record":
+        return cls(*text.decode().split(" ", 11))
+
+    @property
+    def member(self) -> str:
+        """What stands before its id in a list or a sorted set."""
+        return self.sequence.zfill(13)
+
+    def older(self, seconds: float) -> "Record":
+        """The same, enqueued so many seconds before."""
+        return self._replace(enqueued=f"{int(self.enqueued) - seconds * 1000:.0f}")
+
+    def text(self) -> bytes:
+        return " ".join(self).encode()
 
 
 class Backend:

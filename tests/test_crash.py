@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import redis
-from support import Backend, await_true
+from support import Backend, Record, await_true
 
 from durableq import FailureReason, Queue, Reason
 from durableq.keys import PARTS
@@ -164,9 +164,9 @@ def key(queue: Queue[str], part: str) -> bytes:
 def in_flight(raw: redis.Redis, queue: Queue[str]) -> dict[str, Held]:
     found = {}
     for id, text in raw.hgetall(key(queue, "jobs")).items():
-        state, attempt, spent, deaths, *_, worker = text.decode().split(" ", 11)
-        if state == "1f":
-            found[id.decode()] = Held(int(attempt), int(spent), int(deaths), worker)
+        job = Record.of(text)
+        if job.state == "1f":
+            found[id.decode()] = Held(int(job.attempt), int(job.spent), int(job.deaths), job.worker)
     return found
 
 

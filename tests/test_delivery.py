@@ -103,7 +103,7 @@ def test_what_was_answered_is_not_sent_again() -> None:
 
     assert made.received([[b"ok"], error("NOSCRIPT x"), error("OUTOFORDER x")]) == 0
     load, again, _ = made.commands()
-    assert load == ("SCRIPT LOAD", script("ack").text)
+    assert load == ("SCRIPT", "LOAD", script("ack").text)
     assert again == second
     made.received([b"sha", [b"ok"], [b"unknown"]])
     assert made.done

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from support import Backend, Lab
+from support import Backend, Lab, Record
 
 from durableq import (
     JSON,
@@ -38,9 +38,9 @@ def shift(lab: Lab, queue: Any, seconds: float, *ids: str) -> None:
         id = member[13:].decode()
         if not ids or id in ids:
             lab.raw.zadd(key, {member: at - seconds * 1000}, xx=True)
-            words = lab.raw.hget(records, id).split(b" ")
-            words[8] = b"%d" % (int(words[8]) - seconds * 1000)  # when it was enqueued
-            lab.raw.hset(records, id, b" ".join(words))
+            reason, record = lab.raw.hget(records, id).split(b" ", 1)
+            record = Record.of(record).older(seconds).text()
+            lab.raw.hset(records, id, reason + b" " + record)
 
 
 def fail(queue: Any, *ids: str) -> None:

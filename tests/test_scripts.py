@@ -220,17 +220,17 @@ def state(raw: redis.Redis, *, expired: bool = True) -> None:
     raw.rpush(key["front"], "0000000000000gone")
     raw.rpush(key["waiting"], "0000000000008waits", "0000000000009waits2")
     jobs = {
-        "waits": "1w 3 3 0 5 0 8 1796059354123 15   ",  # the limit in force is used up
-        "waits2": "1w 0 0 0 4! 0 9 1796059354999 0   ",
-        "free": "1r 1 0 0 3 0 7 1796059354001 2   ",
-        "held": "1f 1 1 0  0 3 1796059354001 -5 other.1 90000 a worker",
-        "runs": "1f 2 2 1 3 0 4 1796059354001 5 other.2  ",
-        "lapsed": "1f 1 1 0 3 0 5 1796059354001 5 other.3  ",
-        "last": "1f 1 1 0 1! 0 6 1796059354001 5 other.4  ",
-        "high": "1r 0 0 0  2 10 1796059354001 0   ",
-        "low": "1r 0 0 0  -2 11 1796059354001 0   ",
-        "later": "1d 0 0 0  0 12 1796059354001 0   ",
-        "due": "1d 1 1 0  1 13 1796059354001 0   ",
+        "waits": "8 1w 3  3 0 5 0 1796059354123 15  ",  # the limit in force is used up
+        "waits2": "9 1w 0  0 0 4! 0 1796059354999 0  ",
+        "free": "7 1r 1  0 0 3 0 1796059354001 2  ",
+        "held": "3 1f 1 other.1 1 0  0 1796059354001 -5 90000 a worker",
+        "runs": "4 1f 2 other.2 2 1 3 0 1796059354001 5  ",
+        "lapsed": "5 1f 1 other.3 1 0 3 0 1796059354001 5  ",
+        "last": "6 1f 1 other.4 1 0 1! 0 1796059354001 5  ",
+        "high": "10 1r 0  0 0  2 1796059354001 0  ",
+        "low": "11 1r 0  0 0  -2 1796059354001 0  ",
+        "later": "12 1d 0  0 0  0 1796059354001 0  ",
+        "due": "13 1d 1  1 0  1 1796059354001 0  ",
     }
     raw.hset(key["jobs"], mapping=jobs)
     ends = {"3held": float("inf"), "4runs": KEPT}
@@ -243,8 +243,8 @@ def state(raw: redis.Redis, *, expired: bool = True) -> None:
     raw.hset(key["payloads"], mapping=dict.fromkeys(jobs, "") | {"waits2": "two", "held": "\0"})
     raw.hset(key["errors"], mapping={"waits": "broken", "bad": "bad"})
     failures = {
-        "bad": "rejected 1x 1 1 0 3 0 1 1500000000000 7   a worker",
-        "worse": "expired 1x 2 2 2 2! 0 2 1500000000000 7   ",
+        "bad": "rejected 1 1x 1  1 0 3 0 1500000000000 7  a worker",
+        "worse": "expired 2 1x 2  2 2 2! 0 1500000000000 7  ",
     }
     raw.hset(key["failures"], mapping=failures)
     raw.zadd(key["failed"], dict.fromkeys(("0000000000001bad", "0000000000002worse"), 15e11 + 7))
@@ -302,7 +302,7 @@ def run(raw: redis.Redis, name: str, args: tuple[str, ...]) -> tuple[Any, dict[s
     if name == "counts" and isinstance(reply, list):
         reply[-1] = "T"
     contents = dump(raw, KEYS)
-    for part, times in (("jobs", (7, 8)), ("failures", (8, 9)), ("receipts", (1,))):
+    for part, times in (("jobs", (8, 9)), ("failures", (9, 10)), ("receipts", (1,))):
         if isinstance(contents.get(part), dict):
             for id, text in contents[part].items():
                 contents[part][id] = UNTIL.sub(rb"\1,T", timeless(text, times))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import redis
 from model import FAR, Model, check_hints, observed, told
-from support import Backend, dump
+from support import Backend, Record, dump
 
 from durableq import Queue, operations
 from durableq.keys import PARTS
@@ -156,8 +156,8 @@ def restore(raw: redis.Redis, keys: tuple[bytes, ...], saved: Snapshot) -> None:
 
 def shape(contents: dict[str, Any]) -> tuple[Any, ...]:
     """What the model does not see: where in the lists ghosts are, and of whom."""
-    places = [(id, text.split(b" ", 7)) for id, text in contents.get("jobs", {}).items()]
-    live = {words[6].zfill(13) + id for id, words in places if words[0] == b"1w"}
+    records = {id: Record.of(text) for id, text in contents.get("jobs", {}).items()}
+    live = {job.member.encode() + id for id, job in records.items() if job.state == "1w"}
     return tuple(
         tuple((text[13:], text in live) for text in contents.get(part, ()))
         for part in ("front", "waiting")

@@ -688,7 +688,8 @@ def test_a_registry_of_a_wrong_type_is_corrupt(lab: Lab) -> None:
         lab.raw.delete(registry_key(prefix))
 
 
-BROKEN = ["", "nonsense", "2f 1 1 0  0 1 1 0 t  ", "1x 1 1 0  0 1 1 0 t  ", "1w", "1f 1 1 0  0 1"]
+BROKEN = ["", "nonsense", "1 1w", "1 1f 1 t 1 0  0"]
+BROKEN += ["1 2f 1 t 1 0  0 1 0  ", "1 1x 1 t 1 0  0 1 0  "]
 
 
 @pytest.mark.parametrize("record", BROKEN)

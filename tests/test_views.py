@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from support import Backend, Lab
+from support import Backend, Lab, Record
 
 from durableq import (
     BYTES,
@@ -81,9 +81,8 @@ def test_an_empty_queue_counts_nothing(lab: Lab) -> None:
 def test_the_oldest_is_the_one_that_has_waited_longest(lab: Lab, priority: int) -> None:
     queue = lab.queue()
     queue.enqueue("old", priority=priority)
-    record = lab.raw.hget(lab.key(queue, "jobs"), "old").split(b" ")
-    record[7] = b"%d" % (int(record[7]) - 90_000)
-    lab.raw.hset(lab.key(queue, "jobs"), "old", b" ".join(record))
+    record = Record.of(lab.raw.hget(lab.key(queue, "jobs"), "old")).older(90)
+    lab.raw.hset(lab.key(queue, "jobs"), "old", record.text())
     for number in (0, 1, -1, 1000, -1000):
         queue.enqueue(f"new{number}", priority=number)
 
@@ -96,9 +95,8 @@ def test_the_oldest_is_found_whatever_number_of_priorities_is_in_use(lab: Lab) -
     queue, lowest = lab.queue(), "j-1000"
     queue.execute([operations.enqueue(f"j{p}", priority=p) for p in range(-1000, 1001)])
     queue.execute(operations.enqueue("late", priority=-1000))
-    record = lab.raw.hget(lab.key(queue, "jobs"), lowest).split(b" ")
-    record[7] = b"%d" % (int(record[7]) - 90_000)
-    lab.raw.hset(lab.key(queue, "jobs"), lowest, b" ".join(record))
+    record = Record.of(lab.raw.hget(lab.key(queue, "jobs"), lowest)).older(90)
+    lab.raw.hset(lab.key(queue, "jobs"), lowest, record.text())
 
     assert queue.counts().oldest >= 90
     if lab.backend.fake is None:
@@ -305,7 +303,7 @@ def test_a_damaged_record_is_told(lab: Lab, part: str) -> None:
     queue = lab.queue()
     queue.enqueue("a")
     if part == "jobs":
-        lab.raw.hset(lab.key(queue, "jobs"), "a", "1w broken")
+        lab.raw.hset(lab.key(queue, "jobs"), "a", "1 1w broken")
     else:
         lab.raw.hdel(lab.key(queue, "payloads"), "a")
 

@@ -6,6 +6,14 @@
 -- those that are given meanwhile: they are rung for.
 local SOON = 2000
 
+local rings
+
+-- check_bell(): its type, before anything is written
+local function check_bell()
+  rings = call('LLEN', BELL)
+end
+
 local function ring()
-  if call('LLEN', BELL) == 0 then call('RPUSH', BELL, '') end
+  if not rings then check_bell() end
+  if rings == 0 then rings = call('RPUSH', BELL, '') end
 end

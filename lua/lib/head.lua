@@ -1,5 +1,5 @@
 -- head: the first waiting jobs, looked at before any is taken
--- include: found
+-- include: found seen
 local MOST_GHOSTS = 1000
 local LOST = redis.error_reply('CORRUPT there are waiting ids whose jobs are missing')
 
@@ -14,13 +14,12 @@ local function look(wanted, limit)
     local before, some = #found.ranked, nil
     repeat
       some = call('ZRANGEBYSCORE', RANKED, from, to, 'LIMIT', #found.ranked - before, wanted - #found.ids)
-      local ids = ids_of(some)
-      local jobs, corrupt = load(ids, sketch)
+      local corrupt, ids, jobs, sequences = seen(some)
       if corrupt then return corrupt end
       for i, id in ipairs(ids) do
-        if not jobs[id] or jobs[id].state ~= 'r' then return LOST end
+        if not jobs[i] or jobs[i].state ~= 'r' then return LOST end
         found.ranked[#found.ranked + 1] = some[i]
-        add(id, jobs[id])
+        add(id, jobs[i], sequences[i], some[i])
       end
     until #some == 0 or enough()
   end
@@ -29,14 +28,16 @@ local function look(wanted, limit)
     while more and not enough() and found.looked < bound do
       local step = math.min(math.max(wanted - #found.ids, found.looked), bound - found.looked)
       local some = call('LRANGE', list, found.used[list], found.used[list] + step - 1)
-      local ids = ids_of(some)
-      local jobs, corrupt = load(ids, sketch)
+      local corrupt, ids, jobs, sequences = seen(some)
       if corrupt then return corrupt end
       more = #some == step
       local looked = 0
       for i, id in ipairs(ids) do
         looked = i
-        if stands(some[i], jobs[id]) and add(id, jobs[id]) then break end
+        local job = jobs[i]
+        if job and job.state == 'w' and place(id, sequences[i]) == some[i] and add(id, job, sequences[i], some[i]) then
+          break
+        end
       end
       found.used[list], found.looked = found.used[list] + looked, found.looked + looked
     end

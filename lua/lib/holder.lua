@@ -14,28 +14,27 @@ local function refusal(id, job, attempt, token)
   if not job then
     return fate(id)
   elseif job.state ~= 'f' then
-    return STATES[job.state] or job.state -- or what an earlier item of the batch made of it
+    return STATES[job.state]
   elseif job.attempt ~= attempt or (token ~= '' and job.token ~= token) then
     return 'stale ' .. job.attempt
   end
 end
 
 -- claims(width, becomes, reader) -> error reply, reply, ids held, {id: job}, {id: item}: checks all items,
--- of `width` arguments that begin with id, attempt and token. A job that is held is given the state
--- `becomes(job, at)`, which is the reason to refuse it to a later item of the same batch.
+-- of `width` arguments that begin with id, attempt and token. What a job that is held `becomes(job, at)` is the
+-- reason to refuse it to a later item of the same batch.
 local function claims(width, becomes, reader)
-  local ids, reply, held, items = {}, {}, {}, {}
+  local ids, reply, held, items, became = {}, {}, {}, {}, {}
   for i = 1, COUNT do ids[i] = ARGV[FIRST + width * (i - 1)] end
   local jobs, corrupt = load(ids, reader)
   if corrupt then return corrupt end
-  call('ZCARD', LEASES)
   for i, id in ipairs(ids) do
     local job, at = jobs[id], FIRST + width * (i - 1)
-    local why = refusal(id, job, ARGV[at + 1], ARGV[at + 2])
+    local why = became[id] or refusal(id, job, ARGV[at + 1], ARGV[at + 2])
     reply[i] = why or 'ok'
     if not why then
       held[#held + 1], items[id] = id, i
-      job.state = becomes(job, at)
+      became[id] = becomes(job, at)
     end
   end
   return nil, reply, held, jobs, items

@@ -1,6 +1,10 @@
 -- jobs: reading the active jobs, and their place in sorted sets
 -- include: keys record
 
+local function unreadable(id, text)
+  return redis.error_reply('CORRUPT the record of job ' .. id .. ' cannot be read: ' .. text)
+end
+
 -- load(ids, reader) -> {id: job}, or nil and an error reply. Where an id stands twice, both share its
 -- table. The reader is `read`, if not one that tells less.
 local function load(ids, reader)
@@ -9,16 +13,24 @@ local function load(ids, reader)
     if texts[i] and not jobs[id] then
       jobs[id] = (reader or read)(texts[i])
       if not jobs[id] or jobs[id].state == 'x' then
-        return nil, redis.error_reply('CORRUPT the record of job ' .. id .. ' cannot be read: ' .. texts[i])
+        return nil, unreadable(id, texts[i])
       end
     end
   end
   return jobs
 end
 
--- member(id, job): a job in a list or a sorted set. Equal scores sort by member, hence by sequence.
+-- place(id, sequence), member(id, job): a job in a list or a sorted set. Equal scores sort by member, hence
+-- by sequence.
+local digits, zeros -- of one as of the next
+
+local function place(id, sequence)
+  if #sequence ~= digits then digits, zeros = #sequence, string.rep('0', 13 - #sequence) end
+  return zeros .. sequence .. id
+end
+
 local function member(id, job)
-  return string.rep('0', 13 - #job.sequence) .. job.sequence .. id
+  return place(id, job.sequence)
 end
 
 -- stands(text, job): whether this member of a list is where the job waits. It is given a new sequence

@@ -1,47 +1,41 @@
 -- record: the text of a job in the JOBS hash, format 1
 -- include: keys
 --
--- '1', the state (w waiting in a list, r waiting in RANKED, d delayed, f in flight, x failed), then,
--- each after a space: attempt, spent, deaths, limit ('' for none; one of the job's own ends with '!'),
--- priority, sequence, enqueued (ms), changed (ms after enqueued), claim token ('' unless in flight),
--- lease (ms, '' for the queue's or none), worker (the rest). Numbers stay text: they are compared and copied.
+-- The sequence, then, each after a space: '1' and the state (w waiting in a list, r waiting in RANKED, d
+-- delayed, f in flight, x failed), attempt, claim token ('' unless in flight), spent, deaths, limit ('' for
+-- none; one of the job's own ends with '!'), priority, enqueued (ms), changed (ms after enqueued), lease
+-- (ms, '' for the queue's or none), worker (the rest). Numbers stay text: they are compared and copied.
+-- Jobs that came together differ in their sequence alone, so that the rest is made once for them all.
 local function read(text)
-  local state, attempt, spent, deaths, limit, priority, sequence, enqueued, changed, token, lease, worker =
-    string.match(text, '^1([wrdfx]) (%d+) (%d+) (%d+) (%d*!?) (%-?%d+) (%d+) (%d+) (%-?%d+) (%S*) (%d*) (.*)$')
-  return state and {
-    state = state, attempt = attempt, spent = spent, deaths = deaths, limit = limit,
-    priority = priority, sequence = sequence, enqueued = enqueued, changed = changed,
-    token = token, lease = lease, worker = worker,
+  local sequence, state, attempt, token, spent, deaths, limit, priority, enqueued, changed, lease, worker =
+    string.match(text, '^(%d+) 1([wrdfx]) (%d+) (%S*) (%d+) (%d+) (%d*!?) (%-?%d+) (%d+) (%-?%d+) (%d*) (.*)$')
+  return sequence and {
+    sequence = sequence, state = state, attempt = attempt, token = token, spent = spent, deaths = deaths,
+    limit = limit, priority = priority, enqueued = enqueued, changed = changed, lease = lease, worker = worker,
   }
 end
 
 -- glance(text): of a job no more than where it is and who holds it
 local function glance(text)
-  local state, attempt, sequence, token =
-    string.match(text, '^1([wrdfx]) (%d+) %d+ %d+ %d*!? %-?%d+ (%d+) %d+ %-?%d+ (%S*) ')
-  return state and { state = state, attempt = attempt, sequence = sequence, token = token }
-end
-
--- sketch(text): of a waiting job what it takes to reserve it; `rest` are priority, sequence and enqueued.
--- These are 8 fields: a Lua table of more takes twice the memory, and time.
-local function sketch(text)
-  local state, attempt, spent, deaths, limit, rest, sequence, enqueued =
-    string.match(text, '^1([wrdfx]) (%d+) (%d+) (%d+) (%d*!?) (%-?%d+ (%d+) (%d+)) ')
-  return state and {
-    state = state, attempt = attempt, spent = spent, deaths = deaths, limit = limit, rest = rest,
-    sequence = sequence, enqueued = enqueued,
-  }
+  local sequence, state, attempt, token =
+    string.match(text, '^(%d+) 1([wrdfx]) (%d+) (%S*) %d+ %d+ %d*!? %-?%d+ %d+ %-?%d+ %d* ')
+  return sequence and { sequence = sequence, state = state, attempt = attempt, token = token }
 end
 
 -- listed_as(text): the sequence in a record, where it is that of a job that waits in a list
 local function listed_as(text)
-  return string.match(text, '^1w %d+ %d+ %d+ %d*!? %-?%d+ (%d+)')
+  return string.match(text, '^(%d+) 1w ')
+end
+
+-- rest_of(job): its record behind the sequence
+local function rest_of(job)
+  return ' 1' .. job.state .. ' ' .. job.attempt .. ' ' .. job.token .. ' ' .. job.spent .. ' ' .. job.deaths
+    .. ' ' .. job.limit .. ' ' .. job.priority .. ' ' .. job.enqueued .. ' ' .. job.changed .. ' ' .. job.lease
+    .. ' ' .. job.worker
 end
 
 local function write(job)
-  return '1' .. job.state .. ' ' .. job.attempt .. ' ' .. job.spent .. ' ' .. job.deaths .. ' '
-    .. job.limit .. ' ' .. job.priority .. ' ' .. job.sequence .. ' ' .. job.enqueued .. ' '
-    .. job.changed .. ' ' .. job.token .. ' ' .. job.lease .. ' ' .. job.worker
+  return job.sequence .. rest_of(job)
 end
 
 -- fresh(limit, priority, time, due): a new job, with a limit of its own unless that is ''. All fields are

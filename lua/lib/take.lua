@@ -21,8 +21,7 @@ local function take(found, ghosts, alone)
   if met > 0 then call('HINCRBY', META, 'ghosts', -met) end
   if again then
     for i = #found.ids, 1, -1 do
-      local id = found.ids[i]
-      if found.jobs[id].state == 'w' then call('LPUSH', FRONT, member(id, found.jobs[id])) end
+      if found.jobs[found.ids[i]].state == 'w' then call('LPUSH', FRONT, found.members[i]) end
     end
     return redis.error_reply('AGAIN cancelled jobs stood before the waiting ones')
   end

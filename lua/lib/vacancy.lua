@@ -4,6 +4,7 @@
 -- vacancy(capacity, woken, wanted, time) -> room (nil where it is unbounded), whether the caller, who
 -- was woken, has a promise. Room that is promised to others is none.
 local function vacancy(capacity, woken, wanted, time)
+  if not capacity and not woken then return nil, false end
   call('LLEN', ROOM) -- of the right type, before anything is written
   local own = woken and call('LLEN', PROMISED) > 0
   if not capacity then return nil, own end

@@ -14,10 +14,11 @@ local function drop_ghosts(front, behind, ghosts)
     front, behind = 0, front
   end
   local some, kept = call('LRANGE', WAITING, 0, STEP - 1), {}
-  local records = call('HMGET', JOBS, unpack(ids_of(some)))
+  local ids = ids_of(some)
+  local records = call('HMGET', JOBS, unpack(ids))
   for i, text in ipairs(some) do
     local sequence = records[i] and listed_as(records[i])
-    if sequence and tonumber(sequence) == tonumber(string.sub(text, 1, 13)) then kept[#kept + 1] = text end
+    if sequence and place(ids[i], sequence) == text then kept[#kept + 1] = text end
   end
   if #some - #kept > ghosts then return end -- jobs are missing: reserve will tell
   call('LPOP', WAITING, #some)
