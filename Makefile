@@ -57,8 +57,10 @@ states: .venv/.dev ## draw docs/states.svg anew, from the model
 growth: .venv/.dev ## what calls cost as a queue grows to a million jobs
 	@$(BIN)/python benchmarks/growth.py
 
-bench: .venv/.dev ## what the core costs here
+bench: .venv/.dev ## what the core costs here, and many jobs at once
 	@$(BIN)/python benchmarks/core.py
+	@echo
+	@$(BIN)/python benchmarks/bulk.py
 
 lock: .venv/.dev ## write constraints.txt anew, with the newest versions
 	@$(BIN)/python $(PIP) uv

@@ -38,7 +38,7 @@ def run(code: str, folder: Path) -> str:
 
 
 def test_the_readmes_examples_run_as_printed(tmp_path: Path) -> None:
-    first, asynchronous, failing, looking = blocks("python")
+    first, asynchronous, failing, looking, many = blocks("python")
     assert len([line for line in first.splitlines() if line.strip()]) <= 15
 
     assert run(first, tmp_path) == "sending to ada@example.org\nFalse\n"
@@ -47,6 +47,7 @@ def test_the_readmes_examples_run_as_printed(tmp_path: Path) -> None:
     for _ in range(2):
         assert run(failing, tmp_path) == "welcome-19 rejected no such mailbox\n"
     assert run(looking, tmp_path) == "['urgent', 'usual']\n2 2\nwaiting 2\n"
+    assert run(many, tmp_path) == "1000\n990 11\n"
 
 
 def test_the_readmes_job_for_the_container_is_one(tmp_path: Path) -> None:

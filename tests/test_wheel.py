@@ -261,7 +261,11 @@ with Queue("packaged", capacity=2) as queue:
     assert (again.id, again.attempt) == ("d", 2) and queue.ack("d", 2)
     assert queue.enqueue("c") and queue.reschedule("c", delay=60) and queue.get("c").due_at
     assert queue.counts().delayed == 1 and not queue.peek() and queue.position("c") is None
-    assert queue.pause() and queue.purge() == 1 and queue.history() == []
+    assert queue.pause() and queue.purge() == 1 and queue.history() == [] and queue.resume()
+    assert queue.enqueue_many([("e", "E"), ("f", "F")]) == [True, True]
+    turn = queue.exchange(queue.reserve_many(1), 5)
+    assert queue.extend_many(turn.jobs, 9) == queue.retry_many(turn.jobs) == [True]
+    assert queue.ack_many(queue.reserve_many(9)) == [True] and queue.cancel_many(["f"]) == [False]
     queue.configure(capacity=3)
     assert queue.settings().capacity == 3
     queue.destroy()
